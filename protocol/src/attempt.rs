@@ -1,0 +1,124 @@
+//! What an attempt is told, and how one ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::JobName;
+use crate::time::{DurationMs, WallMs};
+use crate::{ExecutionId, RunId};
+
+/// Longest tail of output that travels with a receipt, in bytes.
+pub const OUTPUT_TAIL_BYTES_MAX: usize = 4096;
+
+/// Everything an agent needs to start one attempt of one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    pub job: JobName,
+    pub run_id: RunId,
+    pub execution_id: ExecutionId,
+    pub fire_time: WallMs,
+    /// Nominal local times the fire stands for, `2026-03-29T02:30:00`, oldest first.
+    /// Empty for a manual run.
+    pub nominal: Vec<String>,
+    /// IANA name of the job's zone.
+    pub timezone: String,
+    pub shard: u32,
+    pub shards: u32,
+    /// 1 for the first attempt of this shard in this execution.
+    pub attempt: u32,
+    pub trigger: Trigger,
+    /// Unset under `overlap: allow`.
+    pub fence: Option<i64>,
+    /// Program and arguments, placeholders already replaced. Never empty.
+    pub exec: Vec<String>,
+    /// Time-out of this attempt.
+    pub timeout: DurationMs,
+    pub takeover: DurationMs,
+}
+
+/// Why an execution exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    Scheduled,
+    CatchUp,
+    Manual,
+    Rerun,
+}
+
+impl Trigger {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Trigger::Scheduled => "scheduled",
+            Trigger::CatchUp => "catch_up",
+            Trigger::Manual => "manual",
+            Trigger::Rerun => "rerun",
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    Succeeded,
+    Failed,
+    TimedOut,
+    /// Nobody knows what it did: its host or its lease was lost.
+    Lost,
+    /// Ended by the supervisor's own stop, not by the job.
+    Interrupted,
+    Cancelled,
+    /// The agent refused the Start.
+    Refused,
+    /// The supervisor alive at the grant never received it.
+    NeverStarted,
+}
+
+impl AttemptOutcome {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AttemptOutcome::Succeeded => "succeeded",
+            AttemptOutcome::Failed => "failed",
+            AttemptOutcome::TimedOut => "timed_out",
+            AttemptOutcome::Lost => "lost",
+            AttemptOutcome::Interrupted => "interrupted",
+            AttemptOutcome::Cancelled => "cancelled",
+            AttemptOutcome::Refused => "refused",
+            AttemptOutcome::NeverStarted => "never_started",
+        }
+    }
+
+    /// Whether this end uses up one of the job's retries.
+    pub const fn uses_retry(self) -> bool {
+        matches!(
+            self,
+            AttemptOutcome::Failed | AttemptOutcome::TimedOut | AttemptOutcome::Lost
+        )
+    }
+}
+
+/// How the attempt's main process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What the host saw of an attempt that has ended: what a receipt carries into the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    pub outcome: AttemptOutcome,
+    /// `None` where no process was started.
+    pub exit: Option<Exit>,
+    pub started_at: Option<WallMs>,
+    pub ended_at: WallMs,
+    /// CPU time of the process and the children it waited for.
+    pub cpu: DurationMs,
+    /// Largest resident set of a single process, in bytes.
+    pub memory_bytes_peak: u64,
+    /// Why, in words, where the outcome alone does not say it.
+    pub reason: Option<String>,
+    /// Last of the output for ends other than success, at most [`OUTPUT_TAIL_BYTES_MAX`] bytes.
+    pub tail: String,
+}

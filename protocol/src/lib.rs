@@ -1,0 +1,19 @@
+//! The words that both sides of Matins share: times, ids, names, the messages between
+//! coordinator, agent and supervisor, and the types of the HTTP API.
+//!
+//! Everything here is data. Nothing reads a clock, a file or the environment.
+
+pub mod api;
+pub mod attempt;
+pub mod ids;
+pub mod lease;
+pub mod message;
+pub mod names;
+pub mod rules;
+pub mod supervisor;
+pub mod time;
+
+pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
+pub use names::{AgentName, JobName};
+pub use rules::{Rule, Rules};
+pub use time::{BootMs, DurationMs, Now, WallMs};

@@ -1,0 +1,141 @@
+//! What agent and coordinator say on the control stream: JSON frames of at most 64 KiB.
+//!
+//! Everything bulky (output of jobs) goes on streams of its own and never through here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{AttemptEnd, Work};
+use crate::time::WallMs;
+use crate::{Epoch, SessionId, Token};
+
+/// Raised when a message changes its meaning; both ends refuse another's number.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Largest frame on a control stream.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+
+/// Most attempts one host may hold: its table must fit one frame.
+pub const SLOTS_MAX: u32 = 1024;
+
+/// One process's life, drawn at random when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Incarnation(pub u64);
+
+/// Drawn by the coordinator for one attach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nonce(pub u64);
+
+/// From agent to coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AgentMessage {
+    /// First on every connection; also the session's beat 0.
+    Attach(Attach),
+    Heartbeat(Heartbeat),
+    Started(Started),
+    Receipt(Receipt),
+    /// Answer to [`CoordinatorMessage::NonceQuery`]: the nonce this process was last given on
+    /// any connection, if any.
+    NonceAnswer {
+        nonce: Option<Nonce>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    pub protocol_version: u32,
+    /// `/proc/sys/kernel/random/boot_id`: another value means that every process of before is dead.
+    pub boot_id: String,
+    pub agent_incarnation: Incarnation,
+    pub supervisor_incarnation: Incarnation,
+    /// The supervisor looked for leftovers of an earlier supervisor before it answered, and
+    /// verified that none is alive: whatever is not in `attempts` is dead on this host.
+    pub swept: bool,
+    pub slots: u32,
+    pub wall: WallMs,
+    /// The supervisor's table: running, and ended but not yet acknowledged.
+    pub attempts: Vec<Token>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    pub session: SessionId,
+    /// 1, 2, 3 ... within a session.
+    pub beat: u64,
+    pub wall: WallMs,
+    /// Attempts started and not ended, those being killed included.
+    pub attempts: Vec<Token>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    pub token: Token,
+    pub at: WallMs,
+}
+
+/// Sent again after every attach until [`CoordinatorMessage::ReceiptAck`] names the token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    pub token: Token,
+    pub end: AttemptEnd,
+}
+
+/// From coordinator to agent. Every message names the epoch; an agent follows the highest it has
+/// seen and ignores lower ones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoordinatorMessage {
+    pub epoch: Epoch,
+    pub body: CoordinatorBody,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum CoordinatorBody {
+    /// Given on a new connection before the attach is decided.
+    NonceGiven { nonce: Nonce },
+    /// Asked on the old connection of the same identity.
+    NonceQuery,
+    Attached {
+        session: SessionId,
+        /// Attempts of the attach's table that are not current: kill them, then report.
+        kill: Vec<Token>,
+    },
+    /// The attach is refused for good; the agent says so and waits before it tries again.
+    AttachRefused { reason: String },
+    HeartbeatAck {
+        session: SessionId,
+        beat: u64,
+        /// Leases of this agent that live on. An attempt that beat `beat` reported and this list
+        /// omits is to be killed.
+        live: Vec<Token>,
+    },
+    Start {
+        session: SessionId,
+        token: Token,
+        /// The beat from whose send time the first deadline counts.
+        rests_on: u64,
+        work: Box<Work>,
+    },
+    /// End this attempt at a person's wish.
+    Cancel { session: SessionId, token: Token },
+    /// The receipt is in the ledger; forget the attempt.
+    ReceiptAck { token: Token },
+}
+
+/// First frame of a bulk stream that the coordinator opens to an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BulkRequest {
+    /// The agent answers with a [`BulkAnswer`] frame, then the raw bytes, then end of stream.
+    Output { token: Token },
+}
+
+/// First frame of the answer on a bulk stream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum BulkAnswer {
+    Found { bytes: u64 },
+    NotFound { reason: String },
+}

@@ -1,0 +1,122 @@
+//! Switches for the safety rules, so that a test can prove that it would fail without one.
+//!
+//! Production code asks `rules.on(Rule::X)`. In a release every rule is on and cannot be switched
+//! off: [`Rules::without`] exists only under the feature `switchable-rules`, which only tests name.
+
+/// The rules that a named simulation proves by switching them off.
+/// Section numbers are those of the design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rule {
+    /// 4: `Fire` is refused when version or watermark moved since it was computed.
+    FireComparesAndSwaps,
+    /// 4: a run and the watermark move in one command; (job, fire time) is unique.
+    RunAndWatermarkTogether,
+    /// 4: `PutJob` settles every owed instant of the old version.
+    PutSettlesOwedInstants,
+    /// 4: a deleted job leaves a tombstone that keeps id and watermark.
+    Tombstones,
+    /// 4: a manual run may not name an instant that is still to come.
+    ManualRunsStayInThePast,
+    /// 4: overlap is judged again in `apply`.
+    OverlapJudgedInApply,
+    /// 4: every execution takes a new fence when it leaves `waiting`.
+    FencePerExecution,
+    /// 4: an unknown outcome of an unsafe job goes to a person.
+    UnsafeUnknownGoesToPerson,
+    /// 4: `interrupted`, `refused` and `never_started` use up no retry.
+    InterruptionsAreFree,
+    /// 4: missed fires beyond the newest become one gap.
+    MissedFiresBecomeOneGap,
+    /// 4: a row that cannot be read stops its own job only.
+    PoisonStaysAlone,
+    /// 4, 9: a shard that nobody can take goes to a person.
+    UnplaceableGoesToPerson,
+    /// 5: instants are computed over (watermark, now], not "is it this minute now?".
+    InstantsFromWatermark,
+    /// 5: after a clock step nothing fires until the clock has stood still.
+    ClockGate,
+    /// 5: backoff and leases run on the boot clock.
+    BackoffOnBootClock,
+    /// 6.1: nobody hears of a grant before it is committed.
+    GrantBeforeWord,
+    /// 6.2: `never_started` only on the word of the supervisor alive at the grant.
+    NeverStartedNeedsSameSupervisor,
+    /// 6.2: a leased attempt that the attach does not list is released by that attach.
+    AttachReleasesNeverStarted,
+    /// 6.2: what cannot be verified dead waits for expiry.
+    LostNeedsVerifiedDead,
+    /// 6.3: two processes under one identity are both quarantined.
+    DuplicatesQuarantined,
+    /// 6.3: the nonce is asked before anybody is called a duplicate.
+    NonceBeforeVerdict,
+    /// 6.4: an agent refuses a Start whose deadline has passed or of a dead session.
+    LateStartRefused,
+    /// 6.5: a deadline once passed is not revived by a later ack.
+    DeadlineLatch,
+    /// 6.5: deadlines are passed to the supervisor, which enforces them alone.
+    SupervisorEnforcesDeadline,
+    /// 6.6: an ack leaves out a lease whose expiry has been proposed.
+    AckLeavesOutExpiring,
+    /// 6.6: an ack kills only what the acked heartbeat reported.
+    AckSparesNewborn,
+    /// 6.6: an ack waits for a quorum round begun after the heartbeat arrived.
+    AckAfterQuorum,
+    /// 6.7: a lease expires only after the full takeover time and margins.
+    ExpiryWaitsFullTime,
+    /// 6.7: a new leader gives every lease its full time again.
+    NewLeaderGivesFullTime,
+    /// 6.7: a leader that stalled gives every lease its full time again.
+    StalledLeaderGivesFullTime,
+    /// 6.7: an expiry is conditional on the token.
+    ExpireNamesToken,
+    /// 6.7: several changes of leader without contact raise an alarm.
+    FlappingAlarm,
+    /// 6.8: commands and words of an earlier epoch are refused.
+    EpochChecked,
+    /// 6.9: a receipt counts in any epoch, and after expiry while no later grant exists.
+    ReceiptCountsWithCurrentToken,
+    /// 6.9: a receipt of an overtaken token is recorded as stale.
+    StaleReceiptChangesNothing,
+    /// 6.10: cancel and rerun wait for the end of the lease.
+    LeaseEndsByReceiptOrExpiry,
+    /// 6: the supervisor sweeps leftovers before it answers.
+    SweepBeforeAnswer,
+    /// 6: a receipt is held until the ledger has it.
+    ReceiptHeldUntilAcked,
+    /// 6.11: a guard refuses writes with a token that has been overtaken.
+    FencedWrites,
+    /// 8: below `misfire.after` a fire is merely late.
+    LateIsNotMissed,
+}
+
+/// Which rules are in force. Everything outside tests runs with [`Rules::all`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    off: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules::all()
+    }
+}
+
+impl Rules {
+    pub const fn all() -> Rules {
+        Rules { off: 0 }
+    }
+
+    /// All rules but one.
+    #[cfg(feature = "switchable-rules")]
+    pub const fn without(rule: Rule) -> Rules {
+        Rules {
+            off: 1 << rule as u8,
+        }
+    }
+
+    #[inline]
+    pub const fn on(self, rule: Rule) -> bool {
+        self.off & (1 << rule as u8) == 0
+    }
+}

@@ -1,0 +1,109 @@
+//! What an agent and its supervisor say on the local socket: one JSON object a line, in order.
+//!
+//! One agent at a time: a new connection makes the supervisor drop the old one unread before it
+//! answers, so a Launch still in a dead agent's socket can never be obeyed after the table that
+//! did not list it was given out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Token;
+use crate::attempt::Exit;
+use crate::message::Incarnation;
+use crate::time::{BootMs, DurationMs, WallMs};
+
+/// From agent to supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Request {
+    /// First on every connection; answered by [`Event::Table`].
+    Hello,
+    Launch(Launch),
+    /// The token may live until this deadline. Never moves one back, never revives one that passed.
+    Extend {
+        token: Token,
+        deadline: BootMs,
+    },
+    Kill {
+        token: Token,
+        cause: KillCause,
+    },
+    /// The receipt is committed: drop the ended attempt.
+    Forget {
+        token: Token,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launch {
+    pub token: Token,
+    /// Program (absolute, or found in the PATH of `env`) and arguments. Never empty.
+    pub exec: Vec<String>,
+    /// The whole environment; nothing is inherited.
+    pub env: Vec<(String, String)>,
+    /// Working directory, made by the supervisor below its own directory when relative.
+    pub directory: String,
+    /// File that standard output and standard error are appended to.
+    pub output: String,
+    pub deadline: BootMs,
+    /// Counted by the supervisor from the start of the process.
+    pub timeout: DurationMs,
+}
+
+/// Why an attempt is killed from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KillCause {
+    /// A person's wish.
+    Cancelled,
+    /// Its lease ran out, or the leader no longer knows it.
+    LeaseLost,
+    TimedOut,
+    /// The supervisor itself was told to stop.
+    SupervisorStopped,
+}
+
+/// From supervisor to agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    Table(Table),
+    Launched { token: Token, at: WallMs },
+    Ended { token: Token, end: End },
+}
+
+/// Everything the supervisor holds, as of the Hello.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    pub incarnation: Incarnation,
+    pub boot_id: String,
+    /// Leftovers of an earlier supervisor were looked for and none is alive.
+    pub swept: bool,
+    pub attempts: Vec<Held>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub token: Token,
+    pub deadline: BootMs,
+    pub started_at: Option<WallMs>,
+    /// File that holds its output.
+    pub output: String,
+    pub end: Option<End>,
+}
+
+/// An attempt whose whole process tree is verified dead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// `None`: the main process ended by itself.
+    pub killed: Option<KillCause>,
+    /// `None` where no process could be started.
+    pub exit: Option<Exit>,
+    /// Why no process could be started.
+    pub spawn_error: Option<String>,
+    pub started_at: Option<WallMs>,
+    pub ended_at: WallMs,
+    pub cpu: DurationMs,
+    pub memory_bytes_peak: u64,
+    /// Processes that were left over when the main one ended and had to be killed.
+    pub leftovers: u32,
+}

@@ -1,0 +1,1 @@
+//! Holds the tests that cross crates; see `tests/`.
