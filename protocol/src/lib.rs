@@ -14,6 +14,6 @@ pub mod supervisor;
 pub mod time;
 
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
-pub use names::{AgentName, JobName};
+pub use names::{AgentName, ClusterId, JobName};
 pub use rules::{Rule, Rules};
 pub use time::{BootMs, DurationMs, Now, WallMs};

@@ -18,6 +18,11 @@ pub struct JobName(String);
 #[serde(try_from = "String", into = "String")]
 pub struct AgentName(String);
 
+/// A cluster's name, stated in every certificate of it: a DNS label, as for [`AgentName`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClusterId(String);
+
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
     #[error("`{0}` has no namespace: write it as `namespace/name`, for example `finance/{0}`")]
@@ -32,6 +37,10 @@ pub enum NameError {
         "`{name}` is not a valid agent name: use 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit"
     )]
     Agent { name: String },
+    #[error(
+        "`{name}` is not a valid cluster id: use 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit"
+    )]
+    Cluster { name: String },
 }
 
 impl JobName {
@@ -51,6 +60,12 @@ impl JobName {
 }
 
 impl AgentName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ClusterId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -89,6 +104,19 @@ impl FromStr for AgentName {
     }
 }
 
+impl FromStr for ClusterId {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<ClusterId, NameError> {
+        if is_name(text, |b| b == b'-') {
+            Ok(ClusterId(text.to_owned()))
+        } else {
+            Err(NameError::Cluster {
+                name: text.to_owned(),
+            })
+        }
+    }
+}
+
 fn is_name(part: &str, inner: impl Fn(u8) -> bool) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = part.as_bytes();
@@ -120,6 +148,7 @@ macro_rules! string_conversions {
 
 string_conversions!(JobName);
 string_conversions!(AgentName);
+string_conversions!(ClusterId);
 
 #[cfg(test)]
 mod tests {
@@ -138,10 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn agent_names_are_dns_labels() {
+    fn agent_names_and_cluster_ids_are_dns_labels() {
         assert!("host-07".parse::<AgentName>().is_ok());
+        assert!("prod-1".parse::<ClusterId>().is_ok());
         for bad in ["", "-a", "a.b", "a_b", "A", &"x".repeat(64)] {
             assert!(bad.parse::<AgentName>().is_err(), "{bad:?}");
+            assert!(bad.parse::<ClusterId>().is_err(), "{bad:?}");
         }
     }
 }
