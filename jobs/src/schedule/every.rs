@@ -1,0 +1,48 @@
+//! `@every <duration>`: an interval that counts from an anchor and knows no clock face.
+
+use protocol::{DurationMs, WallMs};
+
+use super::error::ScheduleError;
+
+const PERIOD_MS_MIN: i64 = 1000;
+const PERIOD_MS_MAX: i64 = 366 * 86_400_000;
+
+/// A period: whole seconds, one second to 366 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Every {
+    period_ms: i64,
+}
+
+impl Every {
+    pub(super) fn parse(text: &str) -> Result<Every, ScheduleError> {
+        let refuse =
+            |reason: String, remedy: &str| ScheduleError::new("period", text, reason, remedy);
+        let DurationMs(period_ms) =
+            crate::parse_duration(text).map_err(|error| refuse(error.what, &error.remedy))?;
+        if !(PERIOD_MS_MIN..=PERIOD_MS_MAX).contains(&period_ms) {
+            return Err(refuse(
+                "is outside 1s to 366d".to_owned(),
+                "write a period of at least a second and at most a year",
+            ));
+        }
+        if period_ms % 1000 != 0 {
+            return Err(refuse(
+                "is not a whole number of seconds".to_owned(),
+                "write whole seconds",
+            ));
+        }
+        Ok(Every { period_ms })
+    }
+
+    /// How many instants lie in (`anchor`, `through`].
+    pub(super) fn count_through(self, anchor: WallMs, through: WallMs) -> u64 {
+        let elapsed = i128::from(through.0) - i128::from(anchor.0);
+        u64::try_from(elapsed.max(0) / i128::from(self.period_ms)).unwrap_or(u64::MAX)
+    }
+
+    /// The nth instant after the anchor, from 1; `None` past the end of time.
+    pub(super) fn nth(self, anchor: WallMs, n: u64) -> Option<WallMs> {
+        let at = i128::from(anchor.0) + i128::from(n) * i128::from(self.period_ms);
+        i64::try_from(at).ok().map(WallMs)
+    }
+}

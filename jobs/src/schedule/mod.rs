@@ -1,0 +1,307 @@
+//! When a job is due.
+//!
+//! A [`Schedule`] is a cron expression in a zone, or an interval. It is asked for the instants
+//! in a stretch of time, never whether "it is that minute now": so a clock that jumps over a
+//! minute skips nothing and one that jumps back repeats nothing.
+//!
+//! Changes of the clock, by Vixie's rule: an expression whose minute or hour field begins with
+//! `*` means an interval and follows the clock face blindly: what a gap leaves out is not run, what
+//! a fold repeats is run again. Any other means times of the day and keeps its count: a
+//! local time that a gap leaves out fires once, at the first instant after the gap, together
+//! with all others in the gap and named with them; a local time that a fold repeats fires in the
+//! first pass. A gap of more than three hours is a correction of the calendar (Samoa had no
+//! 30 December 2011), and nothing in it is caught up, as in Debian's cron.
+
+mod cron;
+mod error;
+mod every;
+mod field;
+mod fires;
+mod zone;
+
+use std::collections::VecDeque;
+
+use chrono_tz::Tz;
+use protocol::WallMs;
+use serde::{Deserialize, Serialize};
+
+pub use error::ScheduleError;
+pub(crate) use error::shown;
+
+use cron::Cron;
+use every::Every;
+use fires::Fire;
+use zone::SECONDS_A_DAY;
+
+/// Schedules name instants of the years 1970 to 9999 and no others.
+const FIRST: WallMs = WallMs(0);
+const LAST: WallMs = WallMs(253_402_300_799_999);
+
+/// The longest wait that an expression can ask for is the 40 years between two 29ths of February
+/// on the same weekday around 2100.
+const SEARCH_DAYS: i64 = 41 * 366;
+
+/// 2025-01-01T00:00:00Z: from here a new schedule must find its first instant.
+const PROBE: WallMs = WallMs(1_735_689_600_000);
+
+/// Longest expression read, in bytes; the longest useful one has about 400.
+const EXPRESSION_BYTES_MAX: usize = 1024;
+
+/// A schedule as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleSpec {
+    /// Five fields, a macro, or `@every <duration>`.
+    pub cron: String,
+    /// IANA name, as `Asia/Shanghai`.
+    pub timezone: String,
+}
+
+/// A schedule that can be asked. Equal where it is written the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    spec: ScheduleSpec,
+    tz: Tz,
+    rule: Rule,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    Cron(Cron),
+    Every(Every),
+}
+
+/// One instant that a schedule names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instant {
+    pub at: WallMs,
+    /// The local times it stands for, `2026-03-29T02:30:00`, oldest first; never empty. Several
+    /// after a gap. For `@every` the local time of the instant.
+    pub nominal: Vec<String>,
+}
+
+/// Version of the bundled zone database, as `2025b`.
+pub fn tzdata_version() -> &'static str {
+    chrono_tz::IANA_TZDB_VERSION
+}
+
+impl Schedule {
+    /// Reads a schedule, and refuses one that would never fire in its zone.
+    pub fn parse(spec: &ScheduleSpec) -> Result<Schedule, ScheduleError> {
+        let tz = parse_zone(&spec.timezone)?;
+        if spec.cron.len() > EXPRESSION_BYTES_MAX {
+            return Err(ScheduleError::new(
+                "cron",
+                &spec.cron,
+                format!("is longer than {EXPRESSION_BYTES_MAX} bytes"),
+                "write ranges and steps instead of long lists",
+            ));
+        }
+        let rule = match spec.cron.trim().strip_prefix("@every") {
+            Some(period) if period.starts_with([' ', '\t']) => {
+                Rule::Every(Every::parse(period.trim_matches([' ', '\t']))?)
+            }
+            _ => Rule::Cron(Cron::parse(&spec.cron)?),
+        };
+        let schedule = Schedule {
+            spec: spec.clone(),
+            tz,
+            rule,
+        };
+        if schedule.next_after(PROBE, PROBE).is_none() {
+            return Err(ScheduleError::new(
+                "cron",
+                &spec.cron,
+                format!(
+                    "never fires in {}: every local time it names is left out when the clock goes forward",
+                    spec.timezone
+                ),
+                "write a fixed minute and hour, which fire after the gap, or another hour",
+            ));
+        }
+        Ok(schedule)
+    }
+
+    pub fn spec(&self) -> &ScheduleSpec {
+        &self.spec
+    }
+
+    /// IANA name of the zone, as written.
+    pub fn timezone(&self) -> &str {
+        &self.spec.timezone
+    }
+
+    /// Whether the schedule means times of the clock face, each of which fires once although the
+    /// clock repeats it: its fires are unique by nominal local time too.
+    pub fn is_fixed_time(&self) -> bool {
+        matches!(&self.rule, Rule::Cron(cron) if cron.fixed)
+    }
+
+    /// The local time of any instant in this schedule's zone, `2026-03-29T02:30:00`.
+    pub fn local_time(&self, at: WallMs) -> String {
+        zone::local_text(self.local_ms(at))
+    }
+
+    /// The first instant after `after`. `anchor` is the start of the job's version; only `@every`
+    /// counts from it, first firing one period later.
+    pub fn next_after(&self, anchor: WallMs, after: WallMs) -> Option<Instant> {
+        match &self.rule {
+            Rule::Cron(cron) => self
+                .next_fire(cron, after)
+                .map(|fire| cron.write_out(&fire)),
+            Rule::Every(every) => {
+                let n = every.count_through(anchor, after).checked_add(1)?;
+                let at = every.nth(anchor, n).filter(|&at| at <= LAST)?;
+                Some(self.plain(at))
+            }
+        }
+    }
+
+    /// All instants in (`after`, `through`], oldest first, each found when it is asked for.
+    pub fn instants(
+        &self,
+        anchor: WallMs,
+        after: WallMs,
+        through: WallMs,
+    ) -> impl Iterator<Item = Instant> + '_ {
+        let mut after = after;
+        std::iter::from_fn(move || {
+            let instant = self
+                .next_after(anchor, after)
+                .filter(|instant| instant.at <= through)?;
+            after = instant.at;
+            Some(instant)
+        })
+    }
+
+    /// How many instants lie in (`after`, `through`]. Arithmetic for `@every`; for cron a step for
+    /// each day it names, so a year costs some hundred steps however many instants it has.
+    pub fn count(&self, anchor: WallMs, after: WallMs, through: WallMs) -> u64 {
+        match &self.rule {
+            Rule::Every(every) => {
+                let through = through.min(LAST);
+                every
+                    .count_through(anchor, through)
+                    .saturating_sub(every.count_through(anchor, after))
+            }
+            Rule::Cron(cron) => {
+                let (after, through) = seconds(after, through);
+                let mut count = 0;
+                let mut day = after.div_euclid(SECONDS_A_DAY);
+                let last = through.div_euclid(SECONDS_A_DAY);
+                while let Some(found) = next_window(cron, day, last) {
+                    for piece in zone::pieces(self.tz, found) {
+                        count += cron.count_fires(&piece, after, through);
+                    }
+                    day = found + 1;
+                }
+                count
+            }
+        }
+    }
+
+    /// The newest `n` instants in (`after`, `through`], oldest first. Found from the end, so an
+    /// outage of a year costs no more than one of a day.
+    pub fn newest(&self, anchor: WallMs, after: WallMs, through: WallMs, n: usize) -> Vec<Instant> {
+        match &self.rule {
+            Rule::Every(every) => {
+                let last = every.count_through(anchor, through.min(LAST));
+                let skipped = every.count_through(anchor, after);
+                let first = last.saturating_sub(n as u64).max(skipped);
+                (first..last)
+                    .filter_map(|k| every.nth(anchor, k + 1))
+                    .map(|at| self.plain(at))
+                    .collect()
+            }
+            Rule::Cron(cron) => {
+                let mut newest = VecDeque::new();
+                let (after, mut through) = seconds(after, through);
+                while newest.len() < n
+                    && let Some(fire) = self.last_fire(cron, after, through)
+                {
+                    newest.push_front(cron.write_out(&fire));
+                    through = fire.at - 1;
+                }
+                newest.into()
+            }
+        }
+    }
+
+    fn next_fire(&self, cron: &Cron, after: WallMs) -> Option<Fire> {
+        let (after, end) = seconds(after, LAST);
+        let mut day = after.div_euclid(SECONDS_A_DAY);
+        let last = (day + SEARCH_DAYS).min(end.div_euclid(SECONDS_A_DAY));
+        while let Some(found) = next_window(cron, day, last) {
+            let fire = zone::pieces(self.tz, found)
+                .into_iter()
+                .find_map(|piece| cron.first_fire(&piece, after));
+            if fire.is_some() {
+                return fire;
+            }
+            day = found + 1;
+        }
+        None
+    }
+
+    /// The last fire in (`after`, `through`], in seconds.
+    fn last_fire(&self, cron: &Cron, after: i64, through: i64) -> Option<Fire> {
+        let first = after.div_euclid(SECONDS_A_DAY);
+        let mut day = through.div_euclid(SECONDS_A_DAY);
+        while let Some(found) = previous_window(cron, first, day) {
+            let fire = zone::pieces(self.tz, found)
+                .into_iter()
+                .rev()
+                .find_map(|piece| cron.last_fire(&piece, through));
+            if fire.is_some() {
+                return fire.filter(|fire| fire.at > after);
+            }
+            day = found - 1;
+        }
+        None
+    }
+
+    fn plain(&self, at: WallMs) -> Instant {
+        Instant {
+            at,
+            nominal: vec![self.local_time(at)],
+        }
+    }
+
+    fn local_ms(&self, at: WallMs) -> i64 {
+        let offset = zone::offset_at(self.tz, at.0.div_euclid(1000));
+        at.0.saturating_add(offset * 1000)
+    }
+}
+
+/// The first UTC day in `day..=last` in which a fire can lie: local days touch the UTC day of
+/// the same number and its neighbours, no others.
+fn next_window(cron: &Cron, day: i64, last: i64) -> Option<i64> {
+    let found = cron.first_day(day - 1, last + 1)?;
+    Some((found - 1).max(day)).filter(|&window| window <= last)
+}
+
+/// The last UTC day in `first..=day` in which a fire can lie.
+fn previous_window(cron: &Cron, first: i64, day: i64) -> Option<i64> {
+    let found = cron.last_day(first - 1, day + 1)?;
+    Some((found + 1).min(day)).filter(|&window| window >= first)
+}
+
+/// Milliseconds as the whole seconds on which fires lie, inside the years that schedules name:
+/// a fire in (`after`, `through`] of the one is in (`after`, `through`] of the other.
+fn seconds(after: WallMs, through: WallMs) -> (i64, i64) {
+    let after = after.0.clamp(FIRST.0 - 1, LAST.0);
+    let through = through.0.clamp(FIRST.0 - 1, LAST.0);
+    (after.div_euclid(1000), through.div_euclid(1000))
+}
+
+fn parse_zone(name: &str) -> Result<Tz, ScheduleError> {
+    name.parse().map_err(|_| {
+        let known = chrono_tz::TZ_VARIANTS.iter().map(|tz| tz.name());
+        let remedy = match crate::nearest::nearest(name, known) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC"
+                .to_owned(),
+        };
+        ScheduleError::new("timezone", name, "is not a known time zone", remedy)
+    })
+}
