@@ -45,6 +45,9 @@ pub struct Launch {
     /// File that standard output and standard error are appended to.
     pub output: String,
     pub deadline: BootMs,
+    /// Takeover time of the job: nothing to the supervisor, which hands it back in its table to
+    /// an agent that was restarted and must go on computing deadlines.
+    pub takeover: DurationMs,
     /// Counted by the supervisor from the start of the process.
     pub timeout: DurationMs,
 }
@@ -85,6 +88,8 @@ pub struct Table {
 pub struct Held {
     pub token: Token,
     pub deadline: BootMs,
+    /// As the Launch gave it.
+    pub takeover: DurationMs,
     pub started_at: Option<WallMs>,
     /// File that holds its output.
     pub output: String,

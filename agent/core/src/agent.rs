@@ -1,0 +1,856 @@
+//! The agent's decisions: sessions, leases, what to start and what to kill.
+//!
+//! A lease is a promise with two ends. The leader promises not to give a shard away before a
+//! time counted from the *arrival* of the last heartbeat it acknowledged; the agent promises to
+//! have killed the process before a time counted from the moment it *sent* that heartbeat. So
+//! the whole of this machine hangs on one fact: which acknowledged beat listed an attempt, and
+//! when that beat was sent. Beats are numbered within a session, the attach is beat 0, and an
+//! attempt once listed stays listed until it ends, so each attempt need only remember the first
+//! beat that listed it.
+//!
+//! Deadlines are latches. They are checked before any input is processed: a host that wakes from
+//! a stall reads the clock before it reads its mail, and an ack that lay in the socket meanwhile
+//! revives nothing.
+//!
+//! The table of attempts here is a mirror of the supervisor's. It is rebuilt from the
+//! supervisor's word at every connection, which is why an agent keeps nothing on disk.
+//!
+//! There may be two connections for a moment: the path has changed, the new one attaches, and
+//! the old one still answers. The newest is the one that counts; older ones are good for
+//! repeating the nonce, which is how the coordinator tells a reconnect from a cloned host.
+
+mod environment;
+mod receipt;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX, Work};
+use protocol::lease::{self, agent_deadline};
+use protocol::message::{
+    AgentMessage, Attach, CoordinatorBody, CoordinatorMessage, Heartbeat, Incarnation, Nonce,
+    PROTOCOL_VERSION, Receipt, SLOTS_MAX, Started,
+};
+use protocol::supervisor::{End, Event, KillCause, Launch, Request, Table};
+use protocol::{BootMs, DurationMs, Epoch, Now, Rule, Rules, SessionId, Token, WallMs};
+
+pub use receipt::StartRefusal;
+use session::{Beats, Finished};
+
+/// Ended attempts whose receipts wait, together with the living, must fit the attach's frame.
+const HELD_MAX: usize = 2 * SLOTS_MAX as usize;
+
+/// How long a refused agent waits before it attaches again. A refusal is for a person to mend.
+const REFUSED_PAUSE: DurationMs = DurationMs(30_000);
+
+/// What the agent is told once, when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Drawn at random by the shell for this process.
+    pub incarnation: Incarnation,
+    /// Attempts that may live at once, at most [`SLOTS_MAX`].
+    pub slots: u32,
+    /// Directory of the output files; an attempt's is [`output_file`].
+    pub output_directory: String,
+    /// `PATH` of every attempt.
+    pub path: String,
+}
+
+/// The file that holds an attempt's output. Derivable from the token alone, so that an agent
+/// that was restarted finds it again.
+pub fn output_file(output_directory: &str, token: Token) -> String {
+    format!("{output_directory}/{}.log", token.0)
+}
+
+/// One connection to a coordinator, numbered by the shell; a later one has a higher number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    Send {
+        connection: ConnectionId,
+        message: AgentMessage,
+    },
+    /// Close this connection; the core already counts it as gone. If [`Agent::is_connected`]
+    /// is then false, dial again after [`DisconnectReason::pause`].
+    Disconnect {
+        connection: ConnectionId,
+        reason: DisconnectReason,
+    },
+    Supervise(Request),
+    /// Read the last [`OUTPUT_TAIL_BYTES_MAX`] bytes of this file and hand them to
+    /// [`Agent::handle_tail`]; the receipt waits for it.
+    ReadTail {
+        token: Token,
+        output: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DisconnectReason {
+    #[error("a newer connection has attached")]
+    Superseded,
+    #[error("the supervisor was replaced, so the attach no longer tells the truth")]
+    SupervisorReplaced,
+    #[error("the coordinator has been silent for three beats")]
+    Silent,
+    #[error("the coordinator refused the attach: {0}")]
+    Refused(String),
+}
+
+impl DisconnectReason {
+    /// How long to wait before dialling again, beside the shell's own backoff.
+    pub fn pause(&self) -> DurationMs {
+        match self {
+            DisconnectReason::Refused(_) => REFUSED_PAUSE,
+            _ => DurationMs::ZERO,
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Agent {
+    config: Config,
+    rules: Rules,
+    supervisor: Option<Supervisor>,
+    /// Incarnation of the supervisor that the mirror below was built from.
+    mirrored: Option<Incarnation>,
+    attempts: BTreeMap<Token, Attempt>,
+    ended: BTreeMap<Token, Ended>,
+    finished: Finished,
+    /// No living attempt's deadline lies before this.
+    earliest_deadline: BootMs,
+    current: Option<Connection>,
+    older: BTreeSet<ConnectionId>,
+    epoch: Option<Epoch>,
+    nonce: Option<Nonce>,
+    /// Asked for the nonce while the newest connection is still waiting for its own.
+    nonce_asked_by: Option<ConnectionId>,
+    actions: VecDeque<Action>,
+}
+
+#[derive(Debug)]
+struct Supervisor {
+    incarnation: Incarnation,
+    boot_id: String,
+    swept: bool,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    takeover: DurationMs,
+    deadline: BootMs,
+    killed: Option<KillCause>,
+    output: String,
+    started_at: Option<WallMs>,
+    /// First beat of the session that lists it; 0 is the attach.
+    listed_from: u64,
+}
+
+#[derive(Debug)]
+struct Ended {
+    end: AttemptEnd,
+    /// The tail has not been read yet, so there is no receipt to send.
+    tail_pending: bool,
+}
+
+#[derive(Debug)]
+struct Connection {
+    id: ConnectionId,
+    /// Last time anything was heard on it, or when it was made.
+    heard: BootMs,
+    nonce_given: bool,
+    link: Link,
+}
+
+#[derive(Debug)]
+enum Link {
+    /// The supervisor's table is needed before an attach can be sent.
+    AwaitsTable,
+    Attaching {
+        sent: BootMs,
+    },
+    Attached {
+        session: SessionId,
+        beats: Beats,
+    },
+}
+
+impl Agent {
+    pub fn new(mut config: Config, rules: Rules) -> Agent {
+        config.slots = config.slots.min(SLOTS_MAX);
+        Agent {
+            config,
+            rules,
+            supervisor: None,
+            mirrored: None,
+            attempts: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            finished: Finished::default(),
+            earliest_deadline: BootMs(i64::MAX),
+            current: None,
+            older: BTreeSet::new(),
+            epoch: None,
+            nonce: None,
+            nonce_asked_by: None,
+            actions: VecDeque::new(),
+        }
+    }
+
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Agent::handle_tick`] is wanted next.
+    pub fn poll_timeout(&self) -> Option<BootMs> {
+        let lease = (self.earliest_deadline != BootMs(i64::MAX)).then_some(self.earliest_deadline);
+        let connection = self.current.as_ref().and_then(|c| {
+            let silent = c.heard + lease::QUIET_HOST;
+            match &c.link {
+                Link::AwaitsTable => None,
+                Link::Attaching { .. } => Some(silent),
+                Link::Attached { beats, .. } => Some(silent.min(beats.next_at())),
+            }
+        });
+        lease.into_iter().chain(connection).min()
+    }
+
+    /// Whether there is a connection to attach on or to work with.
+    pub fn is_connected(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The live session, if there is one: for logs.
+    pub fn session(&self) -> Option<SessionId> {
+        match self.current.as_ref()?.link {
+            Link::Attached { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Living attempts and their deadlines, lowest token first: for logs and for tests.
+    pub fn attempts(&self) -> impl Iterator<Item = (Token, BootMs)> + '_ {
+        self.attempts.iter().map(|(&token, a)| (token, a.deadline))
+    }
+
+    // -- the supervisor ---------------------------------------------------------------------
+
+    /// A fresh connection to the supervisor, and the table it answered with.
+    pub fn handle_supervisor_up(&mut self, table: Table, now: Now) {
+        self.enforce_deadlines(now.boot);
+        let same = self.mirrored == Some(table.incarnation);
+        self.supervisor = Some(Supervisor {
+            incarnation: table.incarnation,
+            boot_id: table.boot_id.clone(),
+            swept: table.swept,
+        });
+        self.mirrored = Some(table.incarnation);
+        self.mirror(table, same, now);
+        match self.current.as_ref().map(|c| (c.id, &c.link)) {
+            Some((_, Link::AwaitsTable)) => self.attach(now),
+            Some((id, _)) if !same => self.disconnect(id, DisconnectReason::SupervisorReplaced),
+            _ => {}
+        }
+        self.enforce_deadlines(now.boot);
+    }
+
+    /// The connection to the supervisor is gone. Its processes may live, so their tokens are
+    /// still listed and their deadlines stand.
+    pub fn handle_supervisor_down(&mut self, now: Now) {
+        self.enforce_deadlines(now.boot);
+        self.supervisor = None;
+    }
+
+    pub fn handle_supervisor(&mut self, event: Event, now: Now) {
+        self.enforce_deadlines(now.boot);
+        match event {
+            Event::Table(table) => self.handle_supervisor_up(table, now),
+            Event::Launched { token, at } => {
+                if let Some(attempt) = self.attempts.get_mut(&token) {
+                    attempt.started_at = Some(at);
+                    self.tell_started(token, at);
+                }
+            }
+            Event::Ended { token, end } => {
+                let output = self.attempts.remove(&token).map_or_else(
+                    || output_file(&self.config.output_directory, token),
+                    |attempt| attempt.output,
+                );
+                self.hold_ended(token, end, output);
+            }
+        }
+    }
+
+    /// The end of an attempt's output, as asked for by [`Action::ReadTail`]; more than
+    /// [`OUTPUT_TAIL_BYTES_MAX`] bytes are cut from the front.
+    pub fn handle_tail(&mut self, token: Token, mut tail: String, now: Now) {
+        self.enforce_deadlines(now.boot);
+        let Some(ended) = self.ended.get_mut(&token).filter(|e| e.tail_pending) else {
+            return;
+        };
+        let mut cut = tail.len().saturating_sub(OUTPUT_TAIL_BYTES_MAX);
+        while !tail.is_char_boundary(cut) {
+            cut += 1;
+        }
+        tail.drain(..cut);
+        ended.end.tail = tail;
+        ended.tail_pending = false;
+        self.send_receipt(token);
+    }
+
+    /// Makes the mirror equal to the table and tells the supervisor what it missed.
+    fn mirror(&mut self, table: Table, same_supervisor: bool, now: Now) {
+        let mut before = std::mem::take(&mut self.attempts);
+        for held in table.attempts {
+            let known = before.remove(&held.token);
+            if let Some(end) = held.end {
+                if self.finished.contains(held.token) {
+                    // The word to forget it was lost with the last connection.
+                    self.supervise(Request::Forget { token: held.token });
+                } else {
+                    self.hold_ended(held.token, end, held.output);
+                }
+                continue;
+            }
+            let mut attempt = Attempt {
+                takeover: held.takeover,
+                deadline: held.deadline,
+                killed: None,
+                output: held.output,
+                started_at: held.started_at,
+                // Until an attach lists it no ack can mean it.
+                listed_from: u64::MAX,
+            };
+            if let Some(known) = known.filter(|_| same_supervisor) {
+                attempt.listed_from = known.listed_from;
+                attempt.killed = known.killed;
+                if known.deadline > held.deadline {
+                    attempt.deadline = known.deadline;
+                    self.supervise(Request::Extend {
+                        token: held.token,
+                        deadline: known.deadline,
+                    });
+                }
+                if let Some(cause) = known.killed {
+                    let token = held.token;
+                    self.supervise(Request::Kill { token, cause });
+                }
+                if let (None, Some(at)) = (known.started_at, held.started_at) {
+                    self.tell_started(held.token, at);
+                }
+            }
+            self.insert(held.token, attempt);
+        }
+        if !same_supervisor {
+            // What the old supervisor ran is dead if the new one swept, and unknown if it did
+            // not. The attach says which; it is not for the agent to report.
+            return;
+        }
+        for (token, attempt) in before {
+            // The launch was still in the socket of the connection that broke, and the
+            // supervisor dropped that unread before it answered.
+            debug_assert!(attempt.started_at.is_none());
+            self.refuse(token, StartRefusal::LaunchUnread, now);
+        }
+    }
+
+    fn hold_ended(&mut self, token: Token, end: End, output: String) {
+        if self.ended.contains_key(&token) {
+            return;
+        }
+        let end = receipt::attempt_end(end);
+        let tail_pending = end.outcome != AttemptOutcome::Succeeded && end.started_at.is_some();
+        self.ended.insert(token, Ended { end, tail_pending });
+        if tail_pending {
+            self.actions.push_back(Action::ReadTail { token, output });
+        } else {
+            self.send_receipt(token);
+        }
+    }
+
+    fn supervise(&mut self, request: Request) {
+        if self.supervisor.is_some() {
+            self.actions.push_back(Action::Supervise(request));
+        }
+    }
+
+    // -- leases -----------------------------------------------------------------------------
+
+    fn insert(&mut self, token: Token, attempt: Attempt) {
+        if attempt.killed.is_none() {
+            self.earliest_deadline = self.earliest_deadline.min(attempt.deadline);
+        }
+        self.attempts.insert(token, attempt);
+    }
+
+    /// Rule 6.5. Called before every input; without the rule, only when a timer fires.
+    fn enforce_deadlines(&mut self, now: BootMs) {
+        if self.rules.on(Rule::DeadlineLatch) {
+            self.kill_overdue(now);
+        }
+    }
+
+    fn kill_overdue(&mut self, now: BootMs) {
+        if now < self.earliest_deadline {
+            return;
+        }
+        let overdue: Vec<Token> = self
+            .attempts
+            .iter()
+            .filter(|(_, a)| a.killed.is_none() && a.deadline <= now)
+            .map(|(&token, _)| token)
+            .collect();
+        for token in overdue {
+            self.kill(token, KillCause::LeaseLost);
+        }
+        self.earliest_deadline = self
+            .attempts
+            .values()
+            .filter(|a| a.killed.is_none())
+            .map(|a| a.deadline)
+            .min()
+            .unwrap_or(BootMs(i64::MAX));
+    }
+
+    /// The first cause stands: it is the one the receipt will name.
+    fn kill(&mut self, token: Token, cause: KillCause) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        if attempt.killed.is_none() {
+            attempt.killed = Some(cause);
+            self.supervise(Request::Kill { token, cause });
+        }
+    }
+
+    /// A promise that counts from `sent` names this attempt as alive. Never moves a deadline
+    /// back; never touches one that has passed, because passing it set `killed`.
+    fn extend(&mut self, token: Token, sent: BootMs) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        let deadline = agent_deadline(sent, attempt.takeover);
+        if attempt.killed.is_none() && deadline > attempt.deadline {
+            attempt.deadline = deadline;
+            self.supervise(Request::Extend { token, deadline });
+        }
+    }
+
+    // -- connections ------------------------------------------------------------------------
+
+    /// A new connection to the coordinator is open. It becomes the current one; an earlier one
+    /// that is still open goes on answering for the nonce.
+    pub fn handle_connected(&mut self, connection: ConnectionId, now: Now) {
+        self.enforce_deadlines(now.boot);
+        let fresh = Connection {
+            id: connection,
+            heard: now.boot,
+            nonce_given: false,
+            link: Link::AwaitsTable,
+        };
+        if let Some(old) = self.current.replace(fresh) {
+            self.older.insert(old.id);
+        }
+        if self.supervisor.is_some() {
+            self.attach(now);
+        }
+    }
+
+    pub fn handle_disconnected(&mut self, connection: ConnectionId, now: Now) {
+        self.enforce_deadlines(now.boot);
+        self.drop_connection(connection);
+    }
+
+    pub fn handle_tick(&mut self, now: Now) {
+        self.kill_overdue(now.boot);
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        let silent = current.heard + lease::QUIET_HOST <= now.boot;
+        match &mut current.link {
+            Link::AwaitsTable => {}
+            _ if silent => {
+                let id = current.id;
+                self.disconnect(id, DisconnectReason::Silent);
+            }
+            Link::Attaching { .. } => {}
+            Link::Attached { session, beats } => {
+                if let Some(beat) = beats.take_due(now.boot) {
+                    let heartbeat = Heartbeat {
+                        session: *session,
+                        beat,
+                        wall: now.wall,
+                        attempts: self.attempts.keys().copied().collect(),
+                    };
+                    self.send(AgentMessage::Heartbeat(heartbeat));
+                }
+            }
+        }
+    }
+
+    fn attach(&mut self, now: Now) {
+        let (Some(supervisor), Some(current)) = (&self.supervisor, &mut self.current) else {
+            return;
+        };
+        current.link = Link::Attaching { sent: now.boot };
+        current.heard = now.boot;
+        for attempt in self.attempts.values_mut() {
+            attempt.listed_from = 0;
+        }
+        let held: BTreeSet<Token> = self
+            .attempts
+            .keys()
+            .chain(self.ended.keys())
+            .copied()
+            .collect();
+        let attach = Attach {
+            protocol_version: PROTOCOL_VERSION,
+            boot_id: supervisor.boot_id.clone(),
+            agent_incarnation: self.config.incarnation,
+            supervisor_incarnation: supervisor.incarnation,
+            swept: supervisor.swept,
+            slots: self.config.slots,
+            wall: now.wall,
+            attempts: held.into_iter().collect(),
+        };
+        self.send(AgentMessage::Attach(attach));
+    }
+
+    fn send(&mut self, message: AgentMessage) {
+        if let Some(current) = &self.current {
+            let connection = current.id;
+            self.actions.push_back(Action::Send {
+                connection,
+                message,
+            });
+        }
+    }
+
+    fn disconnect(&mut self, connection: ConnectionId, reason: DisconnectReason) {
+        self.drop_connection(connection);
+        self.actions
+            .push_back(Action::Disconnect { connection, reason });
+    }
+
+    fn drop_connection(&mut self, connection: ConnectionId) {
+        self.older.remove(&connection);
+        if self.nonce_asked_by == Some(connection) {
+            self.nonce_asked_by = None;
+        }
+        if self.current.as_ref().is_some_and(|c| c.id == connection) {
+            self.current = None;
+            // Nothing newer will be given a nonce now, so whoever asked gets the last one.
+            self.answer_deferred_nonce();
+        }
+    }
+
+    // -- the coordinator's words --------------------------------------------------------------
+
+    pub fn handle_message(
+        &mut self,
+        connection: ConnectionId,
+        message: CoordinatorMessage,
+        now: Now,
+    ) {
+        self.enforce_deadlines(now.boot);
+        if self.rules.on(Rule::EpochChecked) && self.epoch.is_some_and(|e| message.epoch < e) {
+            return;
+        }
+        self.epoch = self.epoch.max(Some(message.epoch));
+        let is_current = match &mut self.current {
+            Some(current) if current.id == connection => {
+                current.heard = now.boot;
+                true
+            }
+            _ => false,
+        };
+        let is_start = matches!(message.body, CoordinatorBody::Start { .. });
+        let obeyed_anyway = is_start && !self.rules.on(Rule::LateStartRefused);
+        if !is_current && !self.older.contains(&connection) && !obeyed_anyway {
+            return;
+        }
+        match message.body {
+            CoordinatorBody::NonceGiven { nonce } => self.handle_nonce(connection, nonce),
+            CoordinatorBody::NonceQuery => self.handle_nonce_query(connection),
+            CoordinatorBody::ReceiptAck { token } => self.handle_receipt_ack(token),
+            body if is_current || obeyed_anyway => self.handle_command(body, now),
+            // Commands and promises of a session that the attach under way puts an end to.
+            _ => {}
+        }
+    }
+
+    fn handle_command(&mut self, body: CoordinatorBody, now: Now) {
+        match body {
+            CoordinatorBody::Attached { session, kill } => self.handle_attached(session, &kill),
+            CoordinatorBody::AttachRefused { reason } => {
+                if let Some(id) = self.current.as_ref().map(|c| c.id) {
+                    self.disconnect(id, DisconnectReason::Refused(reason));
+                }
+            }
+            CoordinatorBody::HeartbeatAck {
+                session,
+                beat,
+                live,
+            } => self.handle_ack(session, beat, &live),
+            CoordinatorBody::Start {
+                session,
+                token,
+                rests_on,
+                work,
+            } => self.handle_start(session, token, rests_on, *work, now),
+            CoordinatorBody::Cancel { session, token } => {
+                if self.session() == Some(session) {
+                    self.kill(token, KillCause::Cancelled);
+                }
+            }
+            CoordinatorBody::NonceGiven { .. }
+            | CoordinatorBody::NonceQuery
+            | CoordinatorBody::ReceiptAck { .. } => {}
+        }
+    }
+
+    fn handle_attached(&mut self, session: SessionId, kill: &[Token]) {
+        let Some(current) = &mut self.current else {
+            return;
+        };
+        let Link::Attaching { sent } = current.link else {
+            return;
+        };
+        current.link = Link::Attached {
+            session,
+            beats: Beats::after_attach(sent),
+        };
+        for &token in kill {
+            self.kill(token, KillCause::LeaseLost);
+        }
+        let listed: Vec<(Token, Option<WallMs>)> = self
+            .attempts
+            .iter()
+            .filter(|(_, a)| a.listed_from == 0)
+            .map(|(&token, a)| (token, a.started_at))
+            .collect();
+        for (token, started_at) in listed {
+            self.extend(token, sent);
+            if let Some(at) = started_at {
+                // The word of it may have been lost with the last connection.
+                self.tell_started(token, at);
+            }
+        }
+        let held: Vec<Token> = self.ended.keys().copied().collect();
+        for token in held {
+            self.send_receipt(token);
+        }
+        for old in std::mem::take(&mut self.older) {
+            self.disconnect(old, DisconnectReason::Superseded);
+        }
+    }
+
+    fn handle_ack(&mut self, session: SessionId, beat: u64, live: &[Token]) {
+        let Some(Connection {
+            link:
+                Link::Attached {
+                    session: ours,
+                    beats,
+                },
+            ..
+        }) = &self.current
+        else {
+            return;
+        };
+        // An ack of a beat that is not remembered says nothing that could be relied upon.
+        let (true, Some(sent)) = (*ours == session, beats.sent(beat)) else {
+            return;
+        };
+        let live: BTreeSet<Token> = live.iter().copied().collect();
+        let tokens: Vec<(Token, bool)> = self
+            .attempts
+            .iter()
+            .map(|(&token, a)| (token, a.listed_from <= beat))
+            .collect();
+        for (token, reported) in tokens {
+            if live.contains(&token) {
+                if reported {
+                    self.extend(token, sent);
+                }
+            } else if reported || !self.rules.on(Rule::AckSparesNewborn) {
+                self.kill(token, KillCause::LeaseLost);
+            }
+        }
+    }
+
+    fn handle_start(
+        &mut self,
+        session: SessionId,
+        token: Token,
+        rests_on: u64,
+        work: Work,
+        now: Now,
+    ) {
+        if self.attempts.contains_key(&token)
+            || self.ended.contains_key(&token)
+            || self.finished.contains(token)
+        {
+            return;
+        }
+        let judged = self.judge_start(session, rests_on, work.takeover, now.boot);
+        let late_allowed = !self.rules.on(Rule::LateStartRefused);
+        let (deadline, listed_from) = match judged {
+            Some(Ok(judged)) => judged,
+            _ if late_allowed => (agent_deadline(now.boot, work.takeover), 1),
+            Some(Err(refusal)) => return self.refuse(token, refusal, now),
+            // An attach is in flight that did not list this token: it settles the matter.
+            None => return,
+        };
+        if let Err(refusal) = self.room_for(token) {
+            return self.refuse(token, refusal, now);
+        }
+        let output = output_file(&self.config.output_directory, token);
+        self.insert(
+            token,
+            Attempt {
+                takeover: work.takeover,
+                deadline,
+                killed: None,
+                output: output.clone(),
+                started_at: None,
+                listed_from,
+            },
+        );
+        self.supervise(Request::Launch(Launch {
+            token,
+            env: environment::environment(&work, token, &self.config.path),
+            exec: work.exec,
+            directory: format!("work/{}", token.0),
+            output,
+            deadline,
+            takeover: work.takeover,
+            timeout: work.timeout,
+        }));
+    }
+
+    /// Rule 6.4: the first deadline, and the first beat that will list the attempt. `None` where
+    /// no session is live.
+    fn judge_start(
+        &self,
+        session: SessionId,
+        rests_on: u64,
+        takeover: DurationMs,
+        now: BootMs,
+    ) -> Option<Result<(BootMs, u64), StartRefusal>> {
+        let Link::Attached {
+            session: ours,
+            beats,
+        } = &self.current.as_ref()?.link
+        else {
+            return None;
+        };
+        if *ours != session {
+            return Some(Err(StartRefusal::OtherSession));
+        }
+        let Some(sent) = beats.sent(rests_on) else {
+            return Some(Err(StartRefusal::UnknownBeat(rests_on)));
+        };
+        let deadline = agent_deadline(sent, takeover);
+        if deadline <= now {
+            let late = now - deadline;
+            return Some(Err(StartRefusal::DeadlinePassed { late }));
+        }
+        Some(Ok((deadline, beats.next_number())))
+    }
+
+    fn room_for(&self, token: Token) -> Result<(), StartRefusal> {
+        if self.supervisor.is_none() {
+            return Err(StartRefusal::SupervisorAway);
+        }
+        if self.finished.may_have_held(token) {
+            return Err(StartRefusal::Replayed);
+        }
+        let slots = self.config.slots;
+        if self.attempts.len() >= slots as usize {
+            return Err(StartRefusal::NoSlot { slots });
+        }
+        let held = self.ended.len();
+        if self.attempts.len() + held >= HELD_MAX {
+            return Err(StartRefusal::ReceiptsPileUp { held });
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, token: Token, refusal: StartRefusal, now: Now) {
+        let ended = Ended {
+            end: refusal.into_end(now.wall),
+            tail_pending: false,
+        };
+        self.ended.insert(token, ended);
+        self.send_receipt(token);
+    }
+
+    // -- receipts -----------------------------------------------------------------------------
+
+    fn tell_started(&mut self, token: Token, at: WallMs) {
+        if self.session().is_some() {
+            self.send(AgentMessage::Started(Started { token, at }));
+        }
+    }
+
+    /// Sends what is ready, if there is a session to send it in; what is not sent now goes out
+    /// after the next attach.
+    fn send_receipt(&mut self, token: Token) {
+        if self.session().is_none() {
+            return;
+        }
+        let Some(ended) = self.ended.get(&token).filter(|e| !e.tail_pending) else {
+            return;
+        };
+        let end = ended.end.clone();
+        self.send(AgentMessage::Receipt(Receipt { token, end }));
+        if !self.rules.on(Rule::ReceiptHeldUntilAcked) {
+            self.handle_receipt_ack(token);
+        }
+    }
+
+    fn handle_receipt_ack(&mut self, token: Token) {
+        if self.ended.remove(&token).is_some() {
+            self.finished.insert(token);
+            self.supervise(Request::Forget { token });
+        }
+    }
+
+    // -- the nonce ------------------------------------------------------------------------------
+
+    fn handle_nonce(&mut self, connection: ConnectionId, nonce: Nonce) {
+        self.nonce = Some(nonce);
+        if let Some(current) = self.current.as_mut().filter(|c| c.id == connection) {
+            current.nonce_given = true;
+            self.answer_deferred_nonce();
+        }
+    }
+
+    /// The question comes on the old connection and may overtake the nonce on the new one, of
+    /// which it speaks: then the answer waits for it.
+    fn handle_nonce_query(&mut self, connection: ConnectionId) {
+        self.nonce_asked_by = Some(connection);
+        let comes_still = self
+            .current
+            .as_ref()
+            .is_some_and(|c| c.id != connection && !c.nonce_given);
+        if !comes_still {
+            self.answer_deferred_nonce();
+        }
+    }
+
+    fn answer_deferred_nonce(&mut self) {
+        if let Some(connection) = self.nonce_asked_by.take() {
+            let nonce = self.nonce;
+            self.actions.push_back(Action::Send {
+                connection,
+                message: AgentMessage::NonceAnswer { nonce },
+            });
+        }
+    }
+}

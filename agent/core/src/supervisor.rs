@@ -1,0 +1,551 @@
+//! The supervisor's decisions: when a process tree must die, and when it is dead.
+//!
+//! The supervisor outlives agents. What it was last told stands: "this token may live until D".
+//! At D it kills by itself, whoever is or is not connected, so a killed, stopped or upgraded
+//! agent cannot leave a process running past its lease.
+//!
+//! Killing is a ladder: SIGTERM to the whole tree, after at most the kill grace SIGKILL, and
+//! SIGKILL again until a look at the machine finds nothing alive. The first cause stands, and it
+//! is told only if it came before the main process had ended by itself: a job that was done when
+//! the cancel arrived has succeeded.
+//!
+//! An attempt has *ended* when its main process has exited and its tree is verified empty. What
+//! the main process left behind is killed, counted, and changes nothing about how the attempt is
+//! said to have ended.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use protocol::attempt::Exit;
+use protocol::lease::KILL_GRACE;
+use protocol::message::Incarnation;
+use protocol::supervisor::{End, Event, Held, KillCause, Launch, Request, Table};
+use protocol::{BootMs, DurationMs, Now, Rule, Rules, Token, WallMs};
+
+/// Pause between two SIGKILLs, or two looks, at a tree that will not die: doubles from the first
+/// to the second. A process in uninterruptible IO can take for ever, and looking costs.
+const PAUSE_FIRST: DurationMs = DurationMs(10);
+const PAUSE_LAST: DurationMs = DurationMs(1_000);
+
+/// Who this supervisor is, as its table says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn at random by the shell for this process.
+    pub incarnation: Incarnation,
+    /// `/proc/sys/kernel/random/boot_id`.
+    pub boot_id: String,
+    /// The shell looked for leftovers of an earlier supervisor, and none is alive.
+    pub swept: bool,
+}
+
+/// What the shell is to do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Start the process and report with [`Supervisor::handle_spawned`].
+    Spawn(Launch),
+    /// Send this signal to everything alive of the attempt's tree.
+    Signal { token: Token, signal: Signal },
+    /// Count what is alive of the attempt's tree and report with [`Supervisor::handle_tree`].
+    LookAtTree { token: Token },
+    /// The tree is empty: remove the attempt's working directory.
+    Clear { token: Token },
+    /// To the connected agent.
+    Send(Event),
+    /// Nothing is alive any more and a stop was asked for.
+    Exit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Term,
+    Kill,
+}
+
+/// What a main process and the children it waited for have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub cpu: DurationMs,
+    /// Largest resident set of a single process.
+    pub memory_bytes_peak: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Supervisor {
+    identity: Identity,
+    rules: Rules,
+    attempts: BTreeMap<Token, Attempt>,
+    /// How many of `attempts` have not ended.
+    alive: usize,
+    connected: bool,
+    stopping: bool,
+    actions: VecDeque<Action>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    deadline: BootMs,
+    takeover: DurationMs,
+    timeout: DurationMs,
+    output: String,
+    phase: Phase,
+    ladder: Option<Ladder>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Spawning,
+    Running {
+        started_at: WallMs,
+        timeout_at: BootMs,
+    },
+    /// The main process has exited; its tree is not yet known to be empty.
+    Draining {
+        started_at: WallMs,
+        exit: Exit,
+        usage: Usage,
+        ended_at: WallMs,
+        leftovers: u32,
+        look_at: BootMs,
+        pause: DurationMs,
+    },
+    Ended(End),
+}
+
+#[derive(Debug)]
+struct Ladder {
+    /// `None`: only leftovers are killed, the main process had ended by itself.
+    cause: Option<KillCause>,
+    kill_at: BootMs,
+    next: BootMs,
+    pause: DurationMs,
+}
+
+impl Supervisor {
+    pub fn new(identity: Identity, rules: Rules) -> Supervisor {
+        Supervisor {
+            identity,
+            rules,
+            attempts: BTreeMap::new(),
+            alive: 0,
+            connected: false,
+            stopping: false,
+            actions: VecDeque::new(),
+        }
+    }
+
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Supervisor::handle_tick`] is wanted next.
+    pub fn poll_timeout(&self) -> Option<BootMs> {
+        let enforced = self.rules.on(Rule::SupervisorEnforcesDeadline);
+        self.attempts
+            .values()
+            .filter_map(|attempt| attempt.next_step(enforced))
+            .min()
+    }
+
+    /// Attempts that have not ended.
+    pub fn alive(&self) -> usize {
+        self.alive
+    }
+
+    /// An agent has connected and said hello. The shell has dropped any earlier connection
+    /// unread.
+    pub fn handle_connected(&mut self, now: Now) {
+        self.enforce(now);
+        self.connected = true;
+        // Words for the agent before are in the table.
+        self.actions.retain(|a| !matches!(a, Action::Send(_)));
+        let table = self.table();
+        self.send(Event::Table(table));
+    }
+
+    /// The agent is gone. That is no command: every deadline stands.
+    pub fn handle_disconnected(&mut self, now: Now) {
+        self.enforce(now);
+        self.connected = false;
+        self.actions.retain(|a| !matches!(a, Action::Send(_)));
+    }
+
+    pub fn handle_request(&mut self, request: Request, now: Now) {
+        self.enforce(now);
+        match request {
+            Request::Hello => {
+                let table = self.table();
+                self.send(Event::Table(table));
+            }
+            Request::Launch(launch) => self.handle_launch(launch, now),
+            Request::Extend { token, deadline } => {
+                if let Some(attempt) = self.attempts.get_mut(&token)
+                    && attempt.ladder.is_none()
+                {
+                    attempt.deadline = attempt.deadline.max(deadline);
+                }
+            }
+            Request::Kill { token, cause } => self.kill(token, cause, now.boot),
+            Request::Forget { token } => {
+                if matches!(
+                    self.attempts.get(&token),
+                    Some(Attempt {
+                        phase: Phase::Ended(_),
+                        ..
+                    })
+                ) {
+                    self.attempts.remove(&token);
+                }
+            }
+        }
+    }
+
+    fn handle_launch(&mut self, launch: Launch, now: Now) {
+        let token = launch.token;
+        if self.attempts.contains_key(&token) {
+            return;
+        }
+        let refusal = if self.stopping {
+            Some((
+                Some(KillCause::SupervisorStopped),
+                "the supervisor is stopping".to_owned(),
+            ))
+        } else if launch.deadline <= now.boot && self.rules.on(Rule::SupervisorEnforcesDeadline) {
+            let late = now.boot - launch.deadline;
+            Some((
+                Some(KillCause::LeaseLost),
+                format!("the deadline had passed {late} before the launch was read"),
+            ))
+        } else if launch.exec.is_empty() {
+            Some((None, "the argument list is empty".to_owned()))
+        } else {
+            None
+        };
+        self.attempts.insert(
+            token,
+            Attempt {
+                deadline: launch.deadline,
+                takeover: launch.takeover,
+                timeout: launch.timeout,
+                output: launch.output.clone(),
+                phase: Phase::Spawning,
+                ladder: None,
+            },
+        );
+        self.alive += 1;
+        match refusal {
+            Some((cause, why)) => self.end_unstarted(token, cause, why, now.wall),
+            None => self.actions.push_back(Action::Spawn(launch)),
+        }
+    }
+
+    /// The process of this token was started, or why it could not be.
+    pub fn handle_spawned(&mut self, token: Token, result: Result<(), String>, now: Now) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        if !matches!(attempt.phase, Phase::Spawning) {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                attempt.phase = Phase::Running {
+                    started_at: now.wall,
+                    timeout_at: now.boot + attempt.timeout,
+                };
+                if let Some(ladder) = &mut attempt.ladder {
+                    // Killed before there was anything to signal.
+                    ladder.next = now.boot;
+                    if now.boot < ladder.kill_at {
+                        self.actions.push_back(Action::Signal {
+                            token,
+                            signal: Signal::Term,
+                        });
+                        ladder.next = ladder.kill_at;
+                    }
+                }
+                self.send(Event::Launched {
+                    token,
+                    at: now.wall,
+                });
+                self.enforce(now);
+            }
+            Err(why) => {
+                let cause = attempt.ladder.as_ref().and_then(|l| l.cause);
+                self.end_unstarted(token, cause, why, now.wall);
+            }
+        }
+    }
+
+    /// The main process of this token was reaped. The shell hands this in before anything else
+    /// that happened meanwhile: an exit that came before a kill is the job's own.
+    pub fn handle_main_exited(&mut self, token: Token, exit: Exit, usage: Usage, now: Now) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        let Phase::Running { started_at, .. } = attempt.phase else {
+            return;
+        };
+        attempt.phase = Phase::Draining {
+            started_at,
+            exit,
+            usage,
+            ended_at: now.wall,
+            leftovers: 0,
+            look_at: now.boot + PAUSE_FIRST,
+            pause: PAUSE_FIRST,
+        };
+        self.actions.push_back(Action::LookAtTree { token });
+        self.enforce(now);
+    }
+
+    /// How many processes of this token's tree are alive, the main one included.
+    pub fn handle_tree(&mut self, token: Token, alive: u32, now: Now) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        let Phase::Draining {
+            started_at,
+            exit,
+            usage,
+            ended_at,
+            leftovers,
+            look_at,
+            pause,
+        } = &mut attempt.phase
+        else {
+            return;
+        };
+        let cause = attempt.ladder.as_ref().and_then(|l| l.cause);
+        if alive == 0 {
+            let end = End {
+                killed: cause,
+                exit: Some(*exit),
+                spawn_error: None,
+                started_at: Some(*started_at),
+                ended_at: *ended_at,
+                cpu: usage.cpu,
+                memory_bytes_peak: usage.memory_bytes_peak,
+                leftovers: *leftovers,
+            };
+            return self.end(token, end);
+        }
+        if cause.is_none() {
+            *leftovers = (*leftovers).max(alive);
+        }
+        *look_at = now.boot + *pause;
+        *pause = DurationMs(pause.0 * 2).clamp_to(PAUSE_LAST);
+        if attempt.ladder.is_none() {
+            attempt.ladder = Some(Ladder {
+                cause: None,
+                kill_at: now.boot,
+                next: now.boot,
+                pause: PAUSE_FIRST,
+            });
+        }
+        self.step(token, now.boot);
+    }
+
+    /// Interrupt everything, start nothing more, and exit when nothing is alive.
+    pub fn handle_stop(&mut self, now: Now) {
+        self.enforce(now);
+        self.stopping = true;
+        let tokens: Vec<Token> = self.attempts.keys().copied().collect();
+        for token in tokens {
+            self.kill(token, KillCause::SupervisorStopped, now.boot);
+        }
+        self.exit_when_empty();
+    }
+
+    pub fn handle_tick(&mut self, now: Now) {
+        self.step_all(now.boot);
+    }
+
+    /// The latch of rule 6.5 holds here too: a passed deadline is acted upon before a request
+    /// could move it.
+    fn enforce(&mut self, now: Now) {
+        if self.rules.on(Rule::DeadlineLatch) {
+            self.step_all(now.boot);
+        }
+    }
+
+    fn step_all(&mut self, now: BootMs) {
+        let enforced = self.rules.on(Rule::SupervisorEnforcesDeadline);
+        let due: Vec<Token> = self
+            .attempts
+            .iter()
+            .filter(|(_, a)| a.next_step(enforced).is_some_and(|at| at <= now))
+            .map(|(&token, _)| token)
+            .collect();
+        for token in due {
+            self.step(token, now);
+        }
+    }
+
+    /// Takes whatever step of this attempt is due: its deadline, its time-out, the next rung of
+    /// its ladder, the next look at its tree.
+    fn step(&mut self, token: Token, now: BootMs) {
+        let enforced = self.rules.on(Rule::SupervisorEnforcesDeadline);
+        let Some(attempt) = self.attempts.get(&token) else {
+            return;
+        };
+        if attempt.ladder.is_none() {
+            if enforced && attempt.deadline <= now {
+                self.kill(token, KillCause::LeaseLost, now);
+            } else if attempt.timeout_at().is_some_and(|at| at <= now) {
+                self.kill(token, KillCause::TimedOut, now);
+            }
+        }
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        if let Some(ladder) = &mut attempt.ladder
+            && !matches!(attempt.phase, Phase::Ended(_) | Phase::Spawning)
+            && ladder.next <= now
+        {
+            self.actions.push_back(Action::Signal {
+                token,
+                signal: Signal::Kill,
+            });
+            ladder.next = now + ladder.pause;
+            ladder.pause = DurationMs(ladder.pause.0 * 2).clamp_to(PAUSE_LAST);
+        }
+        if let Phase::Draining { look_at, pause, .. } = &mut attempt.phase
+            && *look_at <= now
+        {
+            *look_at = now + *pause;
+            self.actions.push_back(Action::LookAtTree { token });
+        }
+    }
+
+    /// Begins the ladder of a living attempt, unless it has begun.
+    fn kill(&mut self, token: Token, cause: KillCause, now: BootMs) {
+        let enforced = self.rules.on(Rule::SupervisorEnforcesDeadline);
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        if attempt.ladder.is_some()
+            || !matches!(attempt.phase, Phase::Spawning | Phase::Running { .. })
+        {
+            return;
+        }
+        // Nothing of the attempt may be alive when deadline and grace are over, so a cause that
+        // is noticed late gets less grace.
+        let counted_from = if enforced {
+            now.min(attempt.deadline)
+        } else {
+            now
+        };
+        let mut ladder = Ladder {
+            cause: Some(cause),
+            kill_at: counted_from + KILL_GRACE,
+            next: now,
+            pause: PAUSE_FIRST,
+        };
+        let running = matches!(attempt.phase, Phase::Running { .. });
+        if running && now < ladder.kill_at {
+            self.actions.push_back(Action::Signal {
+                token,
+                signal: Signal::Term,
+            });
+            ladder.next = ladder.kill_at;
+        }
+        attempt.ladder = Some(ladder);
+        self.step(token, now);
+    }
+
+    fn end_unstarted(
+        &mut self,
+        token: Token,
+        killed: Option<KillCause>,
+        why: String,
+        ended_at: WallMs,
+    ) {
+        let end = End {
+            killed,
+            exit: None,
+            spawn_error: Some(why),
+            started_at: None,
+            ended_at,
+            cpu: DurationMs::ZERO,
+            memory_bytes_peak: 0,
+            leftovers: 0,
+        };
+        self.end(token, end);
+    }
+
+    /// Nothing of the attempt is alive. It is held until the agent says that the ledger knows.
+    fn end(&mut self, token: Token, end: End) {
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        attempt.phase = Phase::Ended(end.clone());
+        self.alive -= 1;
+        self.actions.push_back(Action::Clear { token });
+        self.send(Event::Ended { token, end });
+        self.exit_when_empty();
+    }
+
+    fn exit_when_empty(&mut self) {
+        if self.stopping && self.alive == 0 {
+            self.actions.push_back(Action::Exit);
+        }
+    }
+
+    fn send(&mut self, event: Event) {
+        if self.connected {
+            self.actions.push_back(Action::Send(event));
+        }
+    }
+
+    fn table(&self) -> Table {
+        let held = |(&token, attempt): (&Token, &Attempt)| {
+            let (started_at, end) = match &attempt.phase {
+                Phase::Spawning => (None, None),
+                Phase::Running { started_at, .. } | Phase::Draining { started_at, .. } => {
+                    (Some(*started_at), None)
+                }
+                Phase::Ended(end) => (end.started_at, Some(end.clone())),
+            };
+            Held {
+                token,
+                deadline: attempt.deadline,
+                takeover: attempt.takeover,
+                started_at,
+                output: attempt.output.clone(),
+                end,
+            }
+        };
+        Table {
+            incarnation: self.identity.incarnation,
+            boot_id: self.identity.boot_id.clone(),
+            swept: self.identity.swept,
+            attempts: self.attempts.iter().map(held).collect(),
+        }
+    }
+}
+
+impl Attempt {
+    fn timeout_at(&self) -> Option<BootMs> {
+        match self.phase {
+            Phase::Running { timeout_at, .. } => Some(timeout_at),
+            _ => None,
+        }
+    }
+
+    /// When this attempt next needs a step.
+    fn next_step(&self, deadline_enforced: bool) -> Option<BootMs> {
+        let ladder = self.ladder.as_ref().map(|l| l.next);
+        match &self.phase {
+            Phase::Running { timeout_at, .. } => ladder.or_else(|| {
+                let deadline = deadline_enforced.then_some(self.deadline);
+                deadline.into_iter().chain([*timeout_at]).min()
+            }),
+            Phase::Draining { look_at, .. } => ladder.into_iter().chain([*look_at]).min(),
+            // While the shell spawns, a deadline that passes is noticed when it is done.
+            Phase::Spawning | Phase::Ended(_) => None,
+        }
+    }
+}
