@@ -1,0 +1,259 @@
+//! The cluster's own certificate authority: one directory with `ca.pem` and `ca.key`.
+//!
+//! An authority is bound to one cluster. Its certificate carries `<cluster>.matins` and may sign
+//! only names below that, so an authority that somebody trusts by mistake in another cluster
+//! still speaks for its own alone. The key belongs on a machine that runs nothing else; peers get
+//! `ca.pem` only.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use protocol::{AgentName, ClusterId, DurationMs, WallMs};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+};
+use rustls::pki_types::UnixTime;
+
+use crate::files;
+use crate::identity::{
+    self, CA_FILE, CERTIFICATE_FILE, CertificateNameError, IdentityError, KEY_FILE, PeerName, Role,
+};
+
+/// The authority's key, beside [`CA_FILE`] in the authority's directory.
+pub const CA_KEY_FILE: &str = "ca.key";
+
+/// Usual lifetime of an authority: ten years.
+pub const CA_LIFETIME: DurationMs = DurationMs::from_secs(10 * 365 * 86_400);
+
+/// Usual lifetime of a peer's certificate: one year.
+pub const CERTIFICATE_LIFETIME: DurationMs = DurationMs::from_secs(365 * 86_400);
+
+/// A certificate is valid from this long before its issue, for peers whose clock is behind.
+pub const BACKDATED: DurationMs = DurationMs::from_secs(3600);
+
+/// Longest lifetime that is accepted: a hundred years.
+const LIFETIME_MAX: DurationMs = DurationMs::from_secs(100 * 365 * 86_400);
+
+/// When a certificate is issued and for how long it is good.
+#[derive(Clone, Copy, Debug)]
+pub struct Validity {
+    pub now: WallMs,
+    pub lifetime: DurationMs,
+}
+
+/// Makes a new authority in `directory`: `ca.pem` and `ca.key` (mode 0600).
+///
+/// An existing one is never overwritten, since every certificate it signed would stop working.
+pub fn create(directory: &Path, cluster: &ClusterId, validity: Validity) -> Result<(), CaError> {
+    let certificate_path = directory.join(CA_FILE);
+    let key_path = directory.join(CA_KEY_FILE);
+    for path in [&certificate_path, &key_path] {
+        match path.try_exists() {
+            Ok(false) => {}
+            Ok(true) => return Err(CaError::Exists { path: path.clone() }),
+            Err(source) => return Err(CaError::read(path)(source)),
+        }
+    }
+
+    let key = KeyPair::generate().map_err(CaError::Sign)?;
+    let mut params = validity.params(vec![identity::cluster_dns_name(cluster)])?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![GeneralSubtree::DnsName(identity::cluster_dns_name(cluster))],
+        excluded_subtrees: Vec::new(),
+    });
+    // Part of the key's digest makes the authority's name its own: one made anew for the same
+    // cluster is then an unknown authority, and not a known one with a wrong signature.
+    let digest: String = params
+        .key_identifier(&key)
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    params.distinguished_name = common_name(format!("Matins authority of {cluster}, {digest}"));
+    let certificate = params.self_signed(&key).map_err(CaError::Sign)?;
+
+    files::create_directory(directory).map_err(CaError::write(directory))?;
+    for (path, content, mode) in [
+        (key_path, key.serialize_pem(), files::PRIVATE),
+        (certificate_path, certificate.pem(), files::PUBLIC),
+    ] {
+        files::create(&path, content.as_bytes(), mode).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => CaError::Exists { path: path.clone() },
+            _ => CaError::write(&path)(source),
+        })?;
+    }
+    Ok(())
+}
+
+/// Issues a certificate with a new key into `out`: `key.pem` (mode 0600), `ca.pem`, `cert.pem`.
+///
+/// Files that are there are replaced, each in one step: this is also how a certificate is renewed.
+/// A crash between two of them leaves a pair that [`crate::Identity::load`] refuses; issue again.
+/// Where `ca.pem` holds several authorities (while one takes over from another) the first signs,
+/// and all are handed on.
+pub fn issue(
+    ca_directory: &Path,
+    role: Role,
+    name: &AgentName,
+    out: &Path,
+    validity: Validity,
+) -> Result<PeerName, CaError> {
+    let ca_path = ca_directory.join(CA_FILE);
+    let ca_key_path = ca_directory.join(CA_KEY_FILE);
+    let ca_pem = fs::read(&ca_path).map_err(CaError::read(&ca_path))?;
+    let ca_key_pem = fs::read_to_string(&ca_key_path).map_err(CaError::read(&ca_key_path))?;
+
+    let authorities = identity::read_certificates(&ca_path).map_err(CaError::Authority)?;
+    let roots = identity::read_roots(&ca_path).map_err(CaError::Authority)?;
+    let cluster = identity::read_cluster(&authorities[0]).map_err(|source| CaError::Cluster {
+        path: ca_path.clone(),
+        source,
+    })?;
+    let ca_key = KeyPair::from_pem(&ca_key_pem).map_err(|source| CaError::Key {
+        path: ca_key_path.clone(),
+        source,
+    })?;
+    let issuer = Issuer::from_ca_cert_der(&authorities[0], ca_key).map_err(CaError::Sign)?;
+
+    let peer = PeerName {
+        cluster,
+        role,
+        name: name.clone(),
+    };
+    let key = KeyPair::generate().map_err(CaError::Sign)?;
+    let certificate = peer_params(&peer, validity)?
+        .signed_by(&key, &issuer)
+        .map_err(CaError::Sign)?;
+    identity::verify_chain(
+        std::slice::from_ref(certificate.der()),
+        &roots,
+        validity.unix_time(),
+    )
+    .map_err(|source| CaError::Mismatch {
+        certificate: ca_path,
+        key: ca_key_path,
+        source,
+    })?;
+
+    files::create_directory(out).map_err(CaError::write(out))?;
+    for (file, content, mode) in [
+        (KEY_FILE, key.serialize_pem().into_bytes(), files::PRIVATE),
+        (CA_FILE, ca_pem, files::PUBLIC),
+        (
+            CERTIFICATE_FILE,
+            certificate.pem().into_bytes(),
+            files::PUBLIC,
+        ),
+    ] {
+        let path = out.join(file);
+        files::replace(&path, &content, mode).map_err(CaError::write(&path))?;
+    }
+    Ok(peer)
+}
+
+fn peer_params(peer: &PeerName, validity: Validity) -> Result<CertificateParams, CaError> {
+    let mut params = validity.params(vec![
+        peer.to_string(),
+        identity::role_dns_name(peer.role, &peer.cluster),
+    ])?;
+    params.distinguished_name = common_name(format!("{} {}", peer.role, peer.name));
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = match peer.role {
+        Role::Agent => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        Role::Coordinator => vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ],
+    };
+    params.use_authority_key_identifier_extension = true;
+    Ok(params)
+}
+
+fn common_name(text: String) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, text);
+    name
+}
+
+impl Validity {
+    fn params(self, dns_names: Vec<String>) -> Result<CertificateParams, CaError> {
+        let year_9000 = WallMs(221_845_392_000_000);
+        if self.lifetime <= DurationMs::ZERO || self.lifetime > LIFETIME_MAX {
+            return Err(CaError::Lifetime {
+                lifetime: self.lifetime,
+            });
+        }
+        if self.now < WallMs(0) + BACKDATED || self.now > year_9000 {
+            return Err(CaError::Clock { now: self.now });
+        }
+        let at = |t: WallMs| {
+            rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs((t.0 / 1000).unsigned_abs())
+        };
+        let mut params = CertificateParams::new(dns_names).map_err(CaError::Sign)?;
+        params.not_before = at(self.now - BACKDATED);
+        params.not_after = at(self.now + self.lifetime);
+        Ok(params)
+    }
+
+    fn unix_time(self) -> UnixTime {
+        UnixTime::since_unix_epoch(Duration::from_millis(self.now.0.unsigned_abs()))
+    }
+}
+
+/// What went wrong while making an authority or a certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CaError {
+    #[error(
+        "{path} exists and is not overwritten: certificates of the old authority would stop working; remove the old authority by hand if that is meant"
+    )]
+    Exists { path: PathBuf },
+    #[error("reading {path}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("writing {path}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("reading the authority")]
+    Authority(#[source] IdentityError),
+    #[error("reading the cluster from {path}")]
+    Cluster {
+        path: PathBuf,
+        source: CertificateNameError,
+    },
+    #[error("reading the key {path}")]
+    Key { path: PathBuf, source: rcgen::Error },
+    #[error("signing a certificate")]
+    Sign(#[source] rcgen::Error),
+    #[error("{key} did not sign for {certificate}; are both from the same authority?")]
+    Mismatch {
+        certificate: PathBuf,
+        key: PathBuf,
+        source: webpki::Error,
+    },
+    #[error(
+        "a lifetime of {lifetime} is not accepted; give one up to {}",
+        LIFETIME_MAX
+    )]
+    Lifetime { lifetime: DurationMs },
+    #[error("this machine's clock says {now}; set it before issuing certificates")]
+    Clock { now: WallMs },
+}
+
+impl CaError {
+    fn read(path: &Path) -> impl Fn(io::Error) -> CaError + '_ {
+        move |source| CaError::Read {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    fn write(path: &Path) -> impl Fn(io::Error) -> CaError + '_ {
+        move |source| CaError::Write {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}

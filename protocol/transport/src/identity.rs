@@ -1,0 +1,393 @@
+//! Who a process is: a certificate, its key, and the authorities it trusts.
+//!
+//! A certificate of Matins states two DNS names. `<name>.<role>.<cluster>.matins` is the peer's own
+//! name, read by the other side after the handshake. `<role>.<cluster>.matins` is what a dialer asks
+//! for when any peer of that role will do, so that the ordinary check of a server's name already
+//! refuses another cluster and another role. The names exist in no DNS.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use protocol::{AgentName, ClusterId};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::sign::CertifiedKey;
+use webpki::{EndEntityCert, KeyUsage};
+
+use crate::tls;
+
+/// Files of an identity's directory.
+pub const CA_FILE: &str = "ca.pem";
+pub const CERTIFICATE_FILE: &str = "cert.pem";
+pub const KEY_FILE: &str = "key.pem";
+
+/// Last label of every name in a certificate.
+const TOP: &str = "matins";
+
+/// What a peer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Dials coordinators and runs what they grant.
+    Agent,
+    /// Listens for agents.
+    Coordinator,
+}
+
+impl Role {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::Agent => "agent",
+            Role::Coordinator => "coordinator",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A peer as its certificate names it. Displays as `<name>.<role>.<cluster>.matins`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerName {
+    pub cluster: ClusterId,
+    pub role: Role,
+    pub name: AgentName,
+}
+
+impl fmt::Display for PeerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PeerName {
+            cluster,
+            role,
+            name,
+        } = self;
+        write!(f, "{name}.{role}.{cluster}.{TOP}")
+    }
+}
+
+/// Text that is not the name of a peer.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`{0}` is not a peer's name: expected `<name>.<agent or coordinator>.<cluster>.matins`")]
+pub struct PeerNameError(String);
+
+impl FromStr for PeerName {
+    type Err = PeerNameError;
+
+    fn from_str(text: &str) -> Result<PeerName, PeerNameError> {
+        let refused = || PeerNameError(text.to_owned());
+        let labels: Vec<&str> = text.split('.').collect();
+        let [name, role, cluster, TOP] = labels[..] else {
+            return Err(refused());
+        };
+        Ok(PeerName {
+            cluster: cluster.parse().map_err(|_| refused())?,
+            role: match role {
+                "agent" => Role::Agent,
+                "coordinator" => Role::Coordinator,
+                _ => return Err(refused()),
+            },
+            name: name.parse().map_err(|_| refused())?,
+        })
+    }
+}
+
+/// The name that any peer of a role answers to.
+pub(crate) fn role_dns_name(role: Role, cluster: &ClusterId) -> String {
+    format!("{role}.{cluster}.{TOP}")
+}
+
+/// The name that a cluster's authority carries, and below which it may sign.
+pub(crate) fn cluster_dns_name(cluster: &ClusterId) -> String {
+    format!("{cluster}.{TOP}")
+}
+
+/// The cluster of an authority's certificate.
+pub(crate) fn read_cluster(
+    authority: &CertificateDer<'_>,
+) -> Result<ClusterId, CertificateNameError> {
+    one_name(authority, "<cluster>.matins", |name| {
+        name.strip_suffix(TOP)?.strip_suffix('.')?.parse().ok()
+    })
+}
+
+/// The peer's own name in its certificate. The certificate's signatures are checked elsewhere.
+pub(crate) fn read_peer_name(
+    certificate: &CertificateDer<'_>,
+) -> Result<PeerName, CertificateNameError> {
+    one_name(certificate, "<name>.<role>.<cluster>.matins", |name| {
+        name.parse().ok()
+    })
+}
+
+fn one_name<T>(
+    certificate: &CertificateDer<'_>,
+    expected: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<T, CertificateNameError> {
+    let certificate =
+        EndEntityCert::try_from(certificate).map_err(CertificateNameError::Unreadable)?;
+    let present: Vec<&str> = certificate.valid_dns_names().collect();
+    let mut parsed: Vec<T> = present.iter().filter_map(|name| parse(name)).collect();
+    match (parsed.pop(), parsed.is_empty()) {
+        (Some(name), true) => Ok(name),
+        _ => Err(CertificateNameError::NotOne {
+            expected,
+            present: present.join(", "),
+        }),
+    }
+}
+
+/// A certificate whose subject alternative names do not say who it is.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateNameError {
+    #[error("the certificate cannot be read")]
+    Unreadable(#[source] webpki::Error),
+    #[error(
+        "the certificate does not state exactly one name of the form {expected}; its names: [{present}]"
+    )]
+    NotOne {
+        expected: &'static str,
+        present: String,
+    },
+}
+
+/// A certificate chain, its key and the authorities it trusts, read from a directory.
+#[derive(Clone)]
+pub struct Identity {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: PeerName,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    roots: Arc<RootCertStore>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.inner.name)
+    }
+}
+
+impl Identity {
+    /// Reads `ca.pem` (one or more authorities), `cert.pem` and `key.pem`, and checks that they
+    /// belong together. Dates are not checked here: the clock of a machine that has just started
+    /// may be wrong, and each handshake checks them with the clock of that moment.
+    pub fn load(directory: &Path) -> Result<Identity, IdentityError> {
+        let ca_path = directory.join(CA_FILE);
+        let certificate_path = directory.join(CERTIFICATE_FILE);
+        let key_path = directory.join(KEY_FILE);
+
+        let roots = read_roots(&ca_path)?;
+        let chain = read_certificates(&certificate_path)?;
+        let key = read_key(&key_path)?;
+
+        let name = read_peer_name(&chain[0]).map_err(|source| IdentityError::Name {
+            path: certificate_path.clone(),
+            source,
+        })?;
+        CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider()).map_err(
+            |source| IdentityError::KeyMismatch {
+                certificate: certificate_path.clone(),
+                key: key_path,
+                source,
+            },
+        )?;
+        match verify_chain(&chain, &roots, UnixTime::now()) {
+            Ok(())
+            | Err(webpki::Error::CertExpired { .. } | webpki::Error::CertNotValidYet { .. }) => {}
+            Err(source) => {
+                return Err(IdentityError::NotSigned {
+                    certificate: certificate_path,
+                    ca: ca_path,
+                    source,
+                });
+            }
+        }
+        Ok(Identity {
+            inner: Arc::new(Inner {
+                name,
+                chain,
+                key,
+                roots: Arc::new(roots),
+            }),
+        })
+    }
+
+    /// The name in the certificate.
+    pub fn name(&self) -> &PeerName {
+        &self.inner.name
+    }
+
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.inner.chain.clone()
+    }
+
+    pub(crate) fn key(&self) -> &PrivateKeyDer<'static> {
+        &self.inner.key
+    }
+
+    pub(crate) fn roots(&self) -> Arc<RootCertStore> {
+        Arc::clone(&self.inner.roots)
+    }
+}
+
+/// Files that do not make an identity.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("reading {path}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path} is open to everybody (mode {mode:03o}); make it private: chmod 600 {path}")]
+    KeyExposed { path: PathBuf, mode: u32 },
+    #[error("reading PEM from {path}")]
+    Pem { path: PathBuf, source: pem::Error },
+    #[error("{path} holds no certificate")]
+    NoCertificate { path: PathBuf },
+    #[error("using the authorities in {path}")]
+    Authority {
+        path: PathBuf,
+        source: rustls::Error,
+    },
+    #[error("reading who {path} is for")]
+    Name {
+        path: PathBuf,
+        source: CertificateNameError,
+    },
+    #[error("{key} does not belong to {certificate}; issue both again")]
+    KeyMismatch {
+        certificate: PathBuf,
+        key: PathBuf,
+        source: rustls::Error,
+    },
+    #[error(
+        "{certificate} is not signed by an authority in {ca}; are both from the same cluster's authority?"
+    )]
+    NotSigned {
+        certificate: PathBuf,
+        ca: PathBuf,
+        source: webpki::Error,
+    },
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, IdentityError> {
+    fs::read(path).map_err(|source| IdentityError::Read {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Every certificate of a PEM file, at least one.
+pub(crate) fn read_certificates(
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let certificates = CertificateDer::pem_slice_iter(&read_file(path)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|source| IdentityError::Pem {
+            path: path.to_owned(),
+            source,
+        })?;
+    if certificates.is_empty() {
+        return Err(IdentityError::NoCertificate {
+            path: path.to_owned(),
+        });
+    }
+    Ok(certificates)
+}
+
+/// The authorities of a PEM file.
+pub(crate) fn read_roots(path: &Path) -> Result<RootCertStore, IdentityError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(path)? {
+        roots
+            .add(certificate)
+            .map_err(|source| IdentityError::Authority {
+                path: path.to_owned(),
+                source,
+            })?;
+    }
+    Ok(roots)
+}
+
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    let metadata = fs::metadata(path).map_err(|source| IdentityError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        return Err(IdentityError::KeyExposed {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    PrivateKeyDer::from_pem_slice(&read_file(path)?).map_err(|source| IdentityError::Pem {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Whether the chain leads to one of the authorities at `time`. Every role may dial, so every
+/// certificate must be good for a client.
+pub(crate) fn verify_chain(
+    chain: &[CertificateDer<'_>],
+    roots: &RootCertStore,
+    time: UnixTime,
+) -> Result<(), webpki::Error> {
+    EndEntityCert::try_from(&chain[0])?
+        .verify_for_usage(
+            tls::provider().signature_verification_algorithms.all,
+            &roots.roots,
+            &chain[1..],
+            time,
+            KeyUsage::client_auth(),
+            None,
+            None,
+        )
+        .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peer_names_display_and_parse_back() {
+        let name: PeerName = "host-07.agent.prod.matins".parse().unwrap();
+        assert_eq!(
+            name,
+            PeerName {
+                cluster: "prod".parse().unwrap(),
+                role: Role::Agent,
+                name: "host-07".parse().unwrap(),
+            }
+        );
+        assert_eq!(name.to_string(), "host-07.agent.prod.matins");
+    }
+
+    #[test]
+    fn what_is_no_peer_name_is_refused() {
+        for bad in [
+            "",
+            "matins",
+            "coordinator.prod.matins",
+            "a.witness.prod.matins",
+            "a.agent.prod.example",
+            "a.agent.prod.matins.",
+            "a.b.agent.prod.matins",
+            "*.agent.prod.matins",
+            "A.agent.prod.matins",
+            ".agent.prod.matins",
+        ] {
+            assert!(bad.parse::<PeerName>().is_err(), "{bad:?}");
+        }
+    }
+}

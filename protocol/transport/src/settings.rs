@@ -1,0 +1,84 @@
+//! The numbers of the transport, and why they are what they are.
+//!
+//! **A lost network is noticed within 15 s; a blip of 20 s costs a reconnect and no more.** The
+//! dialer sends something every [`KEEP_ALIVE`], and either side gives a connection up after
+//! [`IDLE_TIMEOUT`] without a word: five keep-alives lost in a row. Sessions outlive connections,
+//! so giving one up early is cheap, while giving it up late would eat into the shortest takeover
+//! time (15 s) of the leases above it.
+//!
+//! **No peer makes the other hold much memory.** Streams are few, and each side promises to buffer
+//! at most [`STREAM_WINDOW_BYTES`] a stream that it has not read.
+//!
+//! **Bulk cannot block control.** Besides its window a stream needs a share of the connection's
+//! window, and a writer needs a share of the send buffer. Both are [`CONNECTION_WINDOW_BYTES`]:
+//! every stream's window together and one more. So with all bulk streams full and nobody reading
+//! them, control has still its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{IdleTimeout, TransportConfig, VarInt};
+
+/// The dialer sends at least this often.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// A connection without a word from the other side for this long is lost.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time for a handshake, the other side's welcome included.
+pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Bulk streams that each side may have open at a time; opening one more waits.
+pub const BULK_STREAMS_MAX: u32 = 4;
+
+/// Bytes of one stream that may be under way or unread: two frames of the largest size.
+pub const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+
+/// Bytes of all streams of a connection that may be under way or unread, each way: control, the
+/// bulk streams of both sides, and the welcome or retransmissions in the place of one more.
+pub const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * (1 + 2 * BULK_STREAMS_MAX + 1);
+
+/// Asked for as the listener's socket buffers, each way. The kernel grants at most
+/// `net.core.rmem_max` and `net.core.wmem_max`. With its default of 208 KiB a fleet that
+/// reconnects at once loses most of its handshake packets and takes ten times as long.
+pub const SOCKET_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// Handshakes begun and not yet handed out by [`Listener::accept`](crate::Listener::accept).
+pub(crate) const INCOMING_MAX: usize = 8192;
+
+/// Bytes kept for one of those, and for all of them together.
+pub(crate) const INCOMING_BYTES: u64 = 16 * 1024;
+pub(crate) const INCOMING_BYTES_TOTAL: u64 = 32 * 1024 * 1024;
+
+/// A packet of a connection that the listener does not know (it restarted) is answered with a
+/// reset at most this often.
+pub(crate) const RESET_INTERVAL: Duration = Duration::from_millis(1);
+
+pub(crate) const CONTROL_PRIORITY: i32 = 1;
+pub(crate) const BULK_PRIORITY: i32 = 0;
+
+/// Which end of a connection is being set up.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    Dialer,
+    Listener,
+}
+
+pub(crate) fn transport(end: End) -> Arc<TransportConfig> {
+    let idle = IdleTimeout::try_from(IDLE_TIMEOUT).expect("ten seconds fit QUIC's 62 bits of ms");
+    let (keep_alive, bidirectional, welcomes) = match end {
+        End::Dialer => (Some(KEEP_ALIVE), BULK_STREAMS_MAX, 1),
+        End::Listener => (None, BULK_STREAMS_MAX + 1, 0),
+    };
+    let mut config = TransportConfig::default();
+    config
+        .max_idle_timeout(Some(idle))
+        .keep_alive_interval(keep_alive)
+        .max_concurrent_bidi_streams(VarInt::from_u32(bidirectional))
+        .max_concurrent_uni_streams(VarInt::from_u32(welcomes))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
+        .send_window(u64::from(CONNECTION_WINDOW_BYTES))
+        .datagram_receive_buffer_size(None);
+    Arc::new(config)
+}

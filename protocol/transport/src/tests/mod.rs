@@ -1,0 +1,1 @@
+//! Both ends over real loopback.
