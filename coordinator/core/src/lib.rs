@@ -1,1 +1,35 @@
+//! What the coordinator decides: who fires, what waits, which host gets which shard, when an
+//! acknowledgement may be given and when a lease may be taken away.
+//!
+//! [`Core`] is one state machine. Inputs come in through `handle_*` with the time at which they
+//! arrived; what is to be done comes out through `poll_proposal` (commands for the ledger) and
+//! `poll_effect` (words for agents and for people). It reads no clock, no file and no socket, so
+//! a simulation can be its whole world.
+//!
+//! It *proposes*, the ledger *decides*: a proposal is computed from the [`ledger::WorkingSet`] as
+//! this core last saw it, `apply` judges it again, and only the outcome has an effect. Between
+//! proposal and outcome the thing in question is marked as in flight and left alone.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`trigger`] | what becomes of the instants between the watermark and now |
+//! | [`clock`] | whether the wall clock may be believed |
+//! | `catalogue` | what the stored manifests say, and which cannot be read |
+//! | `queue` | which shards wait for a place, and since when |
+//! | [`dispatch`] | which host gets a shard, and why none does |
+//! | `sessions` | connections, attaches, acknowledgements |
+//! | `expiry` | when a silent host's leases end |
+//! | `requests` | what people ask for |
 
+mod catalogue;
+pub mod clock;
+mod core;
+pub mod dispatch;
+mod expiry;
+mod queue;
+mod requests;
+mod sessions;
+pub mod trigger;
+
+pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
+pub use requests::{Request, RequestError};

@@ -1,0 +1,53 @@
+//! The stored manifests, read once per version.
+//!
+//! A manifest that cannot be read (written by another build, damaged on disk) stops its own job
+//! and no other.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jobs::Manifest;
+use ledger::VersionRow;
+use protocol::{JobId, WallMs};
+
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    versions: BTreeMap<(JobId, u32), Entry>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) starts: WallMs,
+    pub(crate) manifest: Result<Arc<Manifest>, String>,
+}
+
+impl Catalogue {
+    pub(crate) fn learn(&mut self, row: &VersionRow) {
+        let manifest = Manifest::from_json(&row.manifest)
+            .map(Arc::new)
+            .map_err(|error| error.to_string());
+        self.versions.insert(
+            (row.job_id, row.version),
+            Entry {
+                starts: row.starts,
+                manifest,
+            },
+        );
+    }
+
+    pub(crate) fn get(&self, job_id: JobId, version: u32) -> Option<&Entry> {
+        self.versions.get(&(job_id, version))
+    }
+
+    pub(crate) fn readable(&self, job_id: JobId, version: u32) -> Option<&Arc<Manifest>> {
+        self.get(job_id, version)
+            .and_then(|entry| entry.manifest.as_ref().ok())
+    }
+
+    /// Drops what the working set no longer holds.
+    pub(crate) fn keep_only(&mut self, kept: &BTreeMap<(JobId, u32), VersionRow>) {
+        if self.versions.len() > kept.len() {
+            self.versions.retain(|key, _| kept.contains_key(key));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! When a silent host's leases end.
+//!
+//! An agent counts a lease's deadline from when it sent the last acknowledged heartbeat, and has
+//! killed by then; the leader counts from when it received that heartbeat, and waits a margin
+//! longer. Three things would break this and are ruled out here: a new leader has heard nothing
+//! yet and gives every lease its full time again; a leader that stalled has a queue of unheard
+//! heartbeats behind its late timers and does the same; and a leader that leads no more must find
+//! out before it acts, so an expiry rides on a quorum round begun after it came due.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ledger::command::{Command, Expire};
+use protocol::lease::{QUIET_HOST, STALLED_LEADER, TAKEOVER_MAX, TAKEOVER_MIN, leader_expiry};
+use protocol::{AgentId, BootMs, DurationMs, Now, Rule, RunId, Token};
+
+use crate::core::{Core, Flight};
+use crate::queue::Key;
+
+#[derive(Debug)]
+pub(crate) struct Expiry {
+    /// No lease's time counts from before this.
+    counts_from: BootMs,
+    /// Due, and waiting for a quorum round to begin, or riding on one.
+    due: BTreeMap<Token, (AgentId, Key)>,
+    riding: BTreeMap<Token, (AgentId, Key)>,
+    /// Proposed: left out of every acknowledgement from now on.
+    proposed: BTreeSet<Token>,
+}
+
+impl Expiry {
+    pub(crate) fn new(now: BootMs) -> Expiry {
+        Expiry {
+            counts_from: now,
+            due: BTreeMap::new(),
+            riding: BTreeMap::new(),
+            proposed: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn begin_reign(&mut self, now: BootMs) {
+        self.counts_from = now + STALLED_LEADER;
+    }
+
+    pub(crate) fn give_full_time(&mut self, now: BootMs) {
+        self.counts_from = self.counts_from.max(now);
+        self.due.clear();
+        self.riding.clear();
+    }
+
+    pub(crate) fn counts_from(&self) -> BootMs {
+        self.counts_from
+    }
+
+    pub(crate) fn is_proposed(&self, token: Token) -> bool {
+        self.proposed.contains(&token)
+    }
+
+    pub(crate) fn landed(&mut self, token: Token) {
+        self.proposed.remove(&token);
+    }
+
+    pub(crate) fn waits_for_round(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// A quorum round begins: what is due now rides on it.
+    pub(crate) fn board(&mut self) {
+        self.riding.append(&mut self.due);
+    }
+
+    fn knows(&self, token: Token) -> bool {
+        self.due.contains_key(&token)
+            || self.riding.contains_key(&token)
+            || self.proposed.contains(&token)
+    }
+}
+
+impl Core {
+    pub(crate) fn advance_expiry(&mut self, now: Now) {
+        let quiet: Vec<AgentId> = self
+            .queue
+            .holders()
+            .filter(|&agent| now.boot - self.lease_counts_from(agent) >= TAKEOVER_MIN)
+            .collect();
+        for agent in quiet {
+            let due: Vec<_> = self
+                .queue
+                .leases_of(agent)
+                .filter(|&(token, key)| {
+                    self.lease_is_due(agent, key, now.boot) && !self.expiry.knows(token)
+                })
+                .collect();
+            self.expiry
+                .due
+                .extend(due.into_iter().map(|(token, key)| (token, (agent, key))));
+        }
+        if self.expiry.waits_for_round() {
+            self.begin_round();
+        }
+    }
+
+    /// The quorum answered: this core still led after these leases came due.
+    pub(crate) fn expire_riding(&mut self, now: Now) {
+        for (token, (agent, key)) in std::mem::take(&mut self.expiry.riding) {
+            let still_current = self.queue.lease_of(key) == Some((agent, token));
+            if !still_current || !self.lease_is_due(agent, key, now.boot) {
+                continue;
+            }
+            let reason = format!(
+                "{} was not heard of for {}",
+                self.set
+                    .agents
+                    .get(&agent)
+                    .map_or("its agent", |a| a.name.as_str()),
+                self.takeover(key.0),
+            );
+            self.expiry.proposed.insert(token);
+            let expire = Expire {
+                run_id: key.0,
+                shard: key.1,
+                token,
+                reason,
+            };
+            self.propose(Flight::Expire(token), Command::Expire(expire), now);
+        }
+    }
+
+    fn lease_is_due(&self, agent: AgentId, key: Key, now: BootMs) -> bool {
+        let from = self.lease_counts_from(agent);
+        if self.rules.on(Rule::ExpiryWaitsFullTime) {
+            now >= leader_expiry(from, self.takeover(key.0))
+        } else {
+            now >= from + QUIET_HOST
+        }
+    }
+
+    /// Arrival of the last acknowledged heartbeat of this agent, as far as this reign knows.
+    fn lease_counts_from(&self, agent: AgentId) -> BootMs {
+        let heard = self
+            .set
+            .agents
+            .get(&agent)
+            .and_then(|agent| self.sessions.acked_arrival(&agent.name));
+        if self.rules.on(Rule::NewLeaderGivesFullTime) {
+            heard.map_or(self.expiry.counts_from, |at| {
+                at.max(self.expiry.counts_from)
+            })
+        } else {
+            heard.unwrap_or(self.expiry.counts_from - TAKEOVER_MAX - TAKEOVER_MAX)
+        }
+    }
+
+    /// The job's takeover time; the longest where the manifest cannot be read.
+    fn takeover(&self, run_id: RunId) -> DurationMs {
+        self.set
+            .runs
+            .get(&run_id)
+            .and_then(|run| self.catalogue.readable(run.job_id, run.version))
+            .map_or(TAKEOVER_MAX, |manifest| manifest.takeover_after)
+    }
+}

@@ -1,0 +1,302 @@
+//! What people ask for: each request becomes one command, and its outcome the answer.
+
+use std::sync::Arc;
+
+use jobs::Manifest;
+use ledger::command::{
+    CancelRun, Command, Confirm, DeleteJob, ManualRun, PutJob, Rerun, RerunScope, Settlement,
+    Verdict as Answer,
+};
+use ledger::{Done, JobRow, Refusal, ShardState};
+use protocol::{DurationMs, JobId, JobName, Now, RunId, WallMs};
+
+use crate::clock::Verdict;
+use crate::core::{Core, Effect, Flight, RequestId};
+use crate::queue::Key;
+use crate::trigger;
+
+/// How often a command that moves a watermark is computed anew when the state moved under it.
+const TRIES: u32 = 5;
+
+#[derive(Clone, Debug)]
+pub enum Request {
+    PutJob {
+        manifest: Arc<Manifest>,
+        by: String,
+    },
+    DeleteJob {
+        job: JobName,
+        by: String,
+    },
+    Run {
+        job: JobName,
+        instant: Option<WallMs>,
+        by: String,
+        reason: String,
+    },
+    Rerun {
+        run_id: RunId,
+        scope: RerunScope,
+        by: String,
+        reason: String,
+    },
+    Cancel {
+        run_id: RunId,
+        by: String,
+        reason: String,
+    },
+    Confirm {
+        run_id: RunId,
+        shard: Option<u32>,
+        verdict: Answer,
+        by: String,
+        reason: String,
+    },
+}
+
+/// Why a request was not carried out. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("this coordinator does not lead (yet); ask again in a moment")]
+    NotLeading,
+    #[error("there is no job `{0}`")]
+    NoSuchJob(JobName),
+    #[error(
+        "the clock of the coordinator was stepped, and what sets a watermark waits until it has \
+         stood still for another {remaining}"
+    )]
+    ClockHeld { remaining: DurationMs },
+    #[error("the schedule of `{job}` in force names no fire at {instant}")]
+    NotAnInstant { job: JobName, instant: WallMs },
+    #[error(
+        "the stored manifest of `{0}` cannot be read, so its schedule is unknown; apply it anew"
+    )]
+    Unreadable(JobName),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PendingRequest {
+    id: RequestId,
+    request: Request,
+    tries: u32,
+    /// The job whose watermark the command moves.
+    moves: Option<JobId>,
+}
+
+impl Core {
+    /// Something a person asks; answered by exactly one [`Effect::Reply`].
+    pub fn handle_request(&mut self, id: RequestId, request: Request, now: Now) {
+        self.observe(now);
+        self.try_request(
+            PendingRequest {
+                id,
+                request,
+                tries: TRIES,
+                moves: None,
+            },
+            now,
+        );
+        self.advance(now);
+    }
+
+    fn try_request(&mut self, mut pending: PendingRequest, now: Now) {
+        if self.epoch().is_none() {
+            return self.reply(pending.id, Err(RequestError::NotLeading));
+        }
+        match self.command_for(&pending.request, now) {
+            Err(error) => self.reply(pending.id, Err(error)),
+            Ok((command, moves)) => {
+                pending.moves = moves;
+                if let Some(job_id) = moves {
+                    self.job_moving(job_id, true);
+                }
+                self.propose_in_no_epoch(Flight::Request(pending), command, now);
+            }
+        }
+    }
+
+    pub(crate) fn land_request(
+        &mut self,
+        mut pending: PendingRequest,
+        result: Result<Done, Refusal>,
+        now: Now,
+    ) {
+        if let Some(job_id) = pending.moves {
+            self.job_moving(job_id, false);
+        }
+        if matches!(result, Err(Refusal::WatermarkMoved { .. })) && pending.tries > 0 {
+            pending.tries -= 1;
+            return self.try_request(pending, now);
+        }
+        if let Ok(Done::Cancelled { leases }) = &result {
+            for &(agent_id, token) in leases {
+                self.cancel_lease(agent_id, token);
+            }
+        }
+        self.reply(pending.id, result.map_err(RequestError::from));
+    }
+
+    pub(crate) fn is_cancelling(&self, key: Key) -> bool {
+        let shard = self.set.shards.get(&key);
+        shard.is_some_and(|s| matches!(s.state, ShardState::Leased(lease) if lease.cancelling))
+    }
+
+    fn reply(&mut self, request: RequestId, answer: Result<Done, RequestError>) {
+        self.effect(Effect::Reply { request, answer });
+    }
+
+    /// The command, and the job whose watermark it moves, if it moves one.
+    fn command_for(
+        &self,
+        request: &Request,
+        now: Now,
+    ) -> Result<(Command, Option<JobId>), RequestError> {
+        let command = match request.clone() {
+            Request::PutJob { manifest, by } => return self.put_job(&manifest, by, now),
+            Request::DeleteJob { job, by } => {
+                self.gate_open(now)?;
+                let row = self.job(&job)?;
+                let settle = self.settle(row, now);
+                let delete = DeleteJob {
+                    job_id: row.job_id,
+                    cut_over: now.wall,
+                    settle,
+                    by,
+                };
+                return Ok((Command::DeleteJob(delete), Some(row.job_id)));
+            }
+            Request::Run {
+                job,
+                instant,
+                by,
+                reason,
+            } => Command::ManualRun(self.manual_run(&job, instant, by, reason)?),
+            Request::Rerun {
+                run_id,
+                scope,
+                by,
+                reason,
+            } => Command::Rerun(Rerun {
+                run_id,
+                scope,
+                by,
+                reason,
+            }),
+            Request::Cancel { run_id, by, reason } => {
+                Command::CancelRun(CancelRun { run_id, by, reason })
+            }
+            Request::Confirm {
+                run_id,
+                shard,
+                verdict,
+                by,
+                reason,
+            } => Command::Confirm(Confirm {
+                run_id,
+                shard,
+                verdict,
+                by,
+                reason,
+            }),
+        };
+        Ok((command, None))
+    }
+
+    fn put_job(
+        &self,
+        manifest: &Manifest,
+        by: String,
+        now: Now,
+    ) -> Result<(Command, Option<JobId>), RequestError> {
+        self.gate_open(now)?;
+        let known = self
+            .names
+            .get(&manifest.name)
+            .or_else(|| {
+                manifest
+                    .renamed_from
+                    .as_ref()
+                    .and_then(|old| self.names.get(old))
+            })
+            .and_then(|job_id| self.set.jobs.get(job_id));
+        let settle = known.map(|row| self.settle(row, now));
+        let put = PutJob {
+            manifest: manifest.clone(),
+            cut_over: now.wall,
+            settle,
+            by,
+        };
+        Ok((Command::PutJob(put), known.map(|row| row.job_id)))
+    }
+
+    fn manual_run(
+        &self,
+        job: &JobName,
+        instant: Option<WallMs>,
+        by: String,
+        reason: String,
+    ) -> Result<ManualRun, RequestError> {
+        let row = self.job(job)?;
+        let owed = self
+            .owed(row)
+            .ok_or_else(|| RequestError::Unreadable(job.clone()))?;
+        let nominal = match instant {
+            None => Vec::new(),
+            Some(at) => {
+                let before = at - DurationMs(1);
+                let named = owed.manifest.schedule().next_after(owed.anchor, before);
+                match named.filter(|named| named.at == at) {
+                    Some(named) => named.nominal,
+                    None => {
+                        return Err(RequestError::NotAnInstant {
+                            job: job.clone(),
+                            instant: at,
+                        });
+                    }
+                }
+            }
+        };
+        // A person waits for it: it starts when it can, however late.
+        let start_deadline = None;
+        let job_id = row.job_id;
+        Ok(ManualRun {
+            job_id,
+            instant,
+            nominal,
+            start_deadline,
+            by,
+            reason,
+        })
+    }
+
+    /// What the version in force owes up to now. Where its manifest cannot be read, nothing can be
+    /// decided about its instants: they are recorded as a gap of unknown count.
+    fn settle(&self, row: &JobRow, now: Now) -> Settlement {
+        let decisions = match self.owed(row) {
+            Some(owed) => trigger::decide(owed, now.wall, self.rules),
+            None => vec![trigger::unreadable(row.fired_through, now.wall)],
+        };
+        Settlement {
+            version: row.version,
+            from: row.fired_through,
+            decisions,
+        }
+    }
+
+    fn job(&self, name: &JobName) -> Result<&JobRow, RequestError> {
+        self.names
+            .get(name)
+            .and_then(|job_id| self.set.jobs.get(job_id))
+            .ok_or_else(|| RequestError::NoSuchJob(name.clone()))
+    }
+
+    /// Every command that sets a watermark waits while the clock cannot be believed.
+    fn gate_open(&self, now: Now) -> Result<(), RequestError> {
+        match self.clock_verdict(now) {
+            Verdict::Trusted => Ok(()),
+            Verdict::Held { remaining } => Err(RequestError::ClockHeld { remaining }),
+        }
+    }
+}

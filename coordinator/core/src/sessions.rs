@@ -1,0 +1,617 @@
+//! Connections, attaches and acknowledgements.
+//!
+//! An agent attaches on every new connection; the committed attach is its session. Between
+//! attaches it sends heartbeats. An acknowledgement is a promise that its leases live on, so it
+//! is given only after a quorum round that began after the heartbeat arrived: a leader that was
+//! replaced while its machine stood still cannot give one. One round serves every heartbeat
+//! that waits.
+//!
+//! When an identity that still has a connection attaches on another one, the old is asked for
+//! the nonce given on the new. The same process (its network path changed) repeats it; a process
+//! that answers anything else is a second one under the same certificate, a cloned disk; one that
+//! does not answer within two seconds is gone.
+
+use std::collections::BTreeMap;
+
+use ledger::command::{AttachAgent, Command, Finish, MarkStarted, Quarantine};
+use ledger::{AgentRow, Done, Refusal, WorkingSet};
+use protocol::lease::{NONCE_ANSWER, QUIET_HOST, SESSION_END};
+use protocol::message::{
+    AgentMessage, Attach, CoordinatorBody, Heartbeat, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
+};
+use protocol::{AgentId, AgentName, BootMs, Now, Rule, SessionId, Token};
+
+use crate::core::{ConnId, Core, Effect, Flight};
+
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    conns: BTreeMap<ConnId, Conn>,
+    agents: BTreeMap<AgentName, Contact>,
+    /// Agents whose session's end is in flight.
+    pub(crate) ending: Vec<AgentId>,
+    rounds: Rounds,
+}
+
+#[derive(Debug)]
+struct Conn {
+    name: AgentName,
+    nonce: Nonce,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Connected, nothing said yet.
+    Fresh,
+    /// Attach arrived before this core's reign had begun.
+    AwaitingReign(Arrived),
+    /// Another connection of this identity is being asked for the nonce.
+    Challenging {
+        arrived: Arrived,
+        asked: ConnId,
+        until: BootMs,
+    },
+    /// The attach is in the ledger's hands.
+    Attaching,
+    Live { agent_id: AgentId, session: SessionId },
+}
+
+/// An attach and when it arrived.
+#[derive(Clone, Debug)]
+struct Arrived {
+    attach: Attach,
+    at: BootMs,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttachInFlight {
+    conn: ConnId,
+    arrived: BootMs,
+}
+
+/// What is known of an agent beyond its row.
+#[derive(Debug)]
+struct Contact {
+    /// The connection that is attaching or live.
+    conn: Option<ConnId>,
+    last_heard: BootMs,
+    /// Last acknowledged beat of the live session, and when it arrived.
+    acked_beat: u64,
+    acked_arrival: Option<BootMs>,
+}
+
+#[derive(Debug, Default)]
+struct Rounds {
+    last: u64,
+    in_flight: bool,
+    /// Heartbeats that arrived after the round in flight began.
+    waiting: Vec<Beat>,
+    riding: Vec<Beat>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Beat {
+    conn: ConnId,
+    session: SessionId,
+    beat: u64,
+    arrived: BootMs,
+}
+
+impl Sessions {
+    pub(crate) fn acked_arrival(&self, name: &AgentName) -> Option<BootMs> {
+        self.agents
+            .get(name)
+            .and_then(|contact| contact.acked_arrival)
+    }
+
+    /// Attached, and heard within the last three beats.
+    pub(crate) fn is_fresh(&self, agent: &AgentRow, now: BootMs) -> bool {
+        self.agents.get(&agent.name).is_some_and(|contact| {
+            let live = contact
+                .conn
+                .is_some_and(|conn| self.session_on(conn) == agent.session);
+            live && now - contact.last_heard < QUIET_HOST
+        })
+    }
+
+    /// Connection, session and last acknowledged beat of an agent that is attached.
+    pub(crate) fn live_of(
+        &self,
+        set: &WorkingSet,
+        agent_id: AgentId,
+    ) -> Option<(ConnId, SessionId, u64)> {
+        let agent = set.agents.get(&agent_id)?;
+        let contact = self.agents.get(&agent.name)?;
+        let conn = contact.conn?;
+        let session = self.session_on(conn)?;
+        (agent.session == Some(session)).then_some((conn, session, contact.acked_beat))
+    }
+
+    fn session_on(&self, conn: ConnId) -> Option<SessionId> {
+        match self.conns.get(&conn)?.phase {
+            Phase::Live { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+}
+
+impl Core {
+    /// A new connection, whose certificate names this agent. `nonce` is freshly drawn.
+    pub fn handle_connected(&mut self, conn: ConnId, name: AgentName, nonce: Nonce, now: Now) {
+        self.observe(now);
+        self.sessions.conns.insert(
+            conn,
+            Conn {
+                name,
+                nonce,
+                phase: Phase::Fresh,
+            },
+        );
+    }
+
+    pub fn handle_disconnected(&mut self, conn: ConnId, now: Now) {
+        self.observe(now);
+        self.forget_conn(conn);
+        // Whoever waited for an answer from this connection waits no longer.
+        let waiting: Vec<ConnId> = self
+            .sessions
+            .conns
+            .iter()
+            .filter(|(_, c)| matches!(c.phase, Phase::Challenging { asked, .. } if asked == conn))
+            .map(|(&id, _)| id)
+            .collect();
+        for challenger in waiting {
+            self.accept_challenger(challenger, now);
+        }
+        self.advance(now);
+    }
+
+    pub fn handle_message(&mut self, conn: ConnId, message: AgentMessage, now: Now) {
+        self.observe(now);
+        if self.sessions.conns.contains_key(&conn) {
+            match message {
+                AgentMessage::Attach(attach) => self.handle_attach(conn, attach, now),
+                AgentMessage::NonceAnswer { nonce } => self.handle_nonce(conn, nonce, now),
+                AgentMessage::Heartbeat(beat) => self.handle_heartbeat(conn, &beat, now),
+                AgentMessage::Started(started) => {
+                    if let Some(agent_id) = self.speaker(conn) {
+                        let (token, at) = (started.token, started.at);
+                        let mark = MarkStarted {
+                            agent_id,
+                            token,
+                            at,
+                        };
+                        self.propose_in_no_epoch(Flight::Note, Command::MarkStarted(mark), now);
+                    }
+                }
+                AgentMessage::Receipt(receipt) => {
+                    if let Some(agent_id) = self.speaker(conn) {
+                        let (token, end) = (receipt.token, receipt.end);
+                        let finish = Command::Finish(Finish {
+                            agent_id,
+                            token,
+                            end,
+                        });
+                        let flight = Flight::Receipt { conn, token };
+                        self.propose_in_no_epoch(flight, finish, now);
+                    }
+                }
+            }
+        }
+        self.advance(now);
+    }
+
+    /// The quorum round that [`Effect::ConfirmQuorum`] asked for has succeeded.
+    pub fn handle_quorum(&mut self, round: u64, now: Now) {
+        self.observe(now);
+        if self.sessions.rounds.in_flight && round == self.sessions.rounds.last {
+            self.sessions.rounds.in_flight = false;
+            // Expiries first: an acknowledgement must leave out what is being taken away.
+            self.expire_riding(now);
+            for beat in std::mem::take(&mut self.sessions.rounds.riding) {
+                self.acknowledge(beat);
+            }
+            if !self.sessions.rounds.waiting.is_empty() || self.expiry.waits_for_round() {
+                self.begin_round();
+            }
+        }
+        self.advance(now);
+    }
+
+    pub(crate) fn begin_round(&mut self) {
+        if self.sessions.rounds.in_flight || self.epoch().is_none() {
+            return;
+        }
+        let rounds = &mut self.sessions.rounds;
+        rounds.in_flight = true;
+        rounds.last += 1;
+        rounds.riding = std::mem::take(&mut rounds.waiting);
+        let round = rounds.last;
+        self.expiry.board();
+        self.effect(Effect::ConfirmQuorum { round });
+    }
+
+    pub(crate) fn attach_those_who_wait(&mut self, now: Now) {
+        let waiting: Vec<(ConnId, Arrived)> = self
+            .sessions
+            .conns
+            .iter()
+            .filter_map(|(&id, conn)| match &conn.phase {
+                Phase::AwaitingReign(arrived) => Some((id, arrived.clone())),
+                _ => None,
+            })
+            .collect();
+        for (conn, arrived) in waiting {
+            self.attach(conn, arrived, now);
+        }
+    }
+
+    /// Challenges nobody answered, and sessions nobody has heard of.
+    pub(crate) fn advance_sessions(&mut self, now: Now) {
+        let unanswered: Vec<ConnId> = self
+            .sessions
+            .conns
+            .iter()
+            .filter(
+                |(_, c)| matches!(c.phase, Phase::Challenging { until, .. } if until <= now.boot),
+            )
+            .map(|(&id, _)| id)
+            .collect();
+        for challenger in unanswered {
+            self.accept_challenger(challenger, now);
+        }
+        let silent: Vec<AgentId> = self
+            .set
+            .agents
+            .values()
+            .filter(|agent| agent.session.is_some())
+            .filter(|agent| {
+                let heard = self
+                    .sessions
+                    .agents
+                    .get(&agent.name)
+                    .map(|contact| contact.last_heard);
+                let since = heard.unwrap_or_else(|| self.expiry.counts_from());
+                now.boot - since >= SESSION_END
+            })
+            .map(|agent| agent.agent_id)
+            .filter(|agent_id| !self.sessions.ending.contains(agent_id))
+            .collect();
+        for agent_id in silent {
+            self.end_session(agent_id, now);
+        }
+    }
+
+    pub(crate) fn land_attach(&mut self, flight: AttachInFlight, result: Result<Done, Refusal>) {
+        let conn = flight.conn;
+        let attached = match result {
+            Ok(Done::Attached {
+                agent_id,
+                session,
+                kill,
+                ..
+            }) => (agent_id, session, kill),
+            Ok(_) => return,
+            Err(refusal) => return self.refuse(conn, &refusal.to_string()),
+        };
+        let (agent_id, session, mut kill) = attached;
+        let Some(entry) = self.sessions.conns.get_mut(&conn) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Attaching) {
+            return;
+        }
+        entry.phase = Phase::Live { agent_id, session };
+        // The commit of the attach was a quorum round that began after it arrived: it counts as
+        // an acknowledged beat 0.
+        if let Some(contact) = self.sessions.agents.get_mut(&entry.name) {
+            contact.acked_beat = 0;
+            contact.acked_arrival = Some(flight.arrived);
+        }
+        let leases: Vec<_> = self.queue.leases_of(agent_id).collect();
+        kill.extend(
+            leases
+                .iter()
+                .map(|&(token, _)| token)
+                .filter(|&t| self.expiry.is_proposed(t)),
+        );
+        self.send(conn, CoordinatorBody::Attached { session, kill });
+        for (token, key) in leases {
+            if self.is_cancelling(key) {
+                self.send(conn, CoordinatorBody::Cancel { session, token });
+            }
+        }
+    }
+
+    /// A receipt has been answered, one way or another: the agent may forget it.
+    pub(crate) fn land_receipt(&mut self, conn: ConnId, token: Token) {
+        if self.sessions.conns.contains_key(&conn) {
+            self.send(conn, CoordinatorBody::ReceiptAck { token });
+        }
+    }
+
+    pub(crate) fn cancel_lease(&mut self, agent_id: AgentId, token: Token) {
+        if let Some((conn, session, _)) = self.sessions.live_of(&self.set, agent_id) {
+            self.send(conn, CoordinatorBody::Cancel { session, token });
+        }
+    }
+
+    fn handle_attach(&mut self, conn: ConnId, attach: Attach, now: Now) {
+        if let Some(reason) = unacceptable(&attach) {
+            return self.refuse(conn, &reason);
+        }
+        let arrived = Arrived {
+            attach,
+            at: now.boot,
+        };
+        let Some(entry) = self.sessions.conns.get(&conn) else {
+            return;
+        };
+        if !matches!(entry.phase, Phase::Fresh) {
+            return self.refuse(conn, "a connection attaches once");
+        }
+        if self.epoch().is_some() {
+            self.attach(conn, arrived, now);
+        } else {
+            self.set_phase(conn, Phase::AwaitingReign(arrived));
+        }
+    }
+
+    /// Attaches at once, or asks the other connection of this identity first.
+    fn attach(&mut self, conn: ConnId, arrived: Arrived, now: Now) {
+        let Some(entry) = self.sessions.conns.get(&conn) else {
+            return;
+        };
+        let (name, nonce) = (entry.name.clone(), entry.nonce);
+        self.drop_earlier_challengers(&name, conn);
+        let other = self
+            .sessions
+            .agents
+            .get(&name)
+            .and_then(|contact| contact.conn);
+        match other.filter(|&other| other != conn && self.sessions.conns.contains_key(&other)) {
+            None => self.propose_attach(conn, arrived, now),
+            Some(_) if !self.rules.on(Rule::DuplicatesQuarantined) => {
+                self.propose_attach(conn, arrived, now);
+            }
+            Some(_) if !self.rules.on(Rule::NonceBeforeVerdict) => self.quarantine(&name, now),
+            Some(asked) => {
+                let until = now.boot + NONCE_ANSWER;
+                self.set_phase(
+                    conn,
+                    Phase::Challenging {
+                        arrived,
+                        asked,
+                        until,
+                    },
+                );
+                self.send(conn, CoordinatorBody::NonceGiven { nonce });
+                self.send(asked, CoordinatorBody::NonceQuery);
+            }
+        }
+    }
+
+    /// Of several connections that attach while one is being asked, the newest counts.
+    fn drop_earlier_challengers(&mut self, name: &AgentName, newest: ConnId) {
+        let earlier: Vec<ConnId> = self
+            .sessions
+            .conns
+            .iter()
+            .filter(|&(&id, c)| {
+                id != newest && c.name == *name && matches!(c.phase, Phase::Challenging { .. })
+            })
+            .map(|(&id, _)| id)
+            .collect();
+        for conn in earlier {
+            self.close(conn, "a newer connection of this agent attaches");
+        }
+    }
+
+    fn handle_nonce(&mut self, conn: ConnId, answer: Option<Nonce>, now: Now) {
+        let challenger = self
+            .sessions
+            .conns
+            .iter()
+            .find_map(|(&id, c)| match c.phase {
+                Phase::Challenging { asked, .. } if asked == conn => {
+                    Some((id, c.nonce, c.name.clone()))
+                }
+                _ => None,
+            });
+        let Some((challenger, nonce, name)) = challenger else {
+            return;
+        };
+        if answer == Some(nonce) {
+            self.accept_challenger(challenger, now);
+        } else {
+            self.quarantine(&name, now);
+        }
+    }
+
+    /// The old connection is of the same process, or gone: the new one takes its place.
+    fn accept_challenger(&mut self, challenger: ConnId, now: Now) {
+        let Some(entry) = self.sessions.conns.get_mut(&challenger) else {
+            return;
+        };
+        let phase = std::mem::replace(&mut entry.phase, Phase::Fresh);
+        let Phase::Challenging { arrived, asked, .. } = phase else {
+            return;
+        };
+        self.close(asked, "replaced by a newer connection of this agent");
+        self.propose_attach(challenger, arrived, now);
+    }
+
+    fn propose_attach(&mut self, conn: ConnId, arrived: Arrived, now: Now) {
+        let Some(entry) = self.sessions.conns.get_mut(&conn) else {
+            return;
+        };
+        entry.phase = Phase::Attaching;
+        let name = entry.name.clone();
+        let contact = self.sessions.agents.entry(name.clone()).or_insert(Contact {
+            conn: None,
+            last_heard: arrived.at,
+            acked_beat: 0,
+            acked_arrival: None,
+        });
+        contact.conn = Some(conn);
+        contact.last_heard = arrived.at;
+        let flight = Flight::Attach(AttachInFlight {
+            conn,
+            arrived: arrived.at,
+        });
+        let attach = arrived.attach;
+        let command = Command::AttachAgent(AttachAgent {
+            name,
+            boot_id: attach.boot_id,
+            agent: attach.agent_incarnation,
+            supervisor: attach.supervisor_incarnation,
+            swept: attach.swept,
+            slots: attach.slots,
+            holds: attach.attempts,
+        });
+        self.propose(flight, command, now);
+    }
+
+    fn handle_heartbeat(&mut self, conn: ConnId, beat: &Heartbeat, now: Now) {
+        if self.sessions.session_on(conn) != Some(beat.session) || self.speaker(conn).is_none() {
+            return;
+        }
+        if let Some(contact) = self.contact_of(conn) {
+            contact.last_heard = now.boot;
+        }
+        let beat = Beat {
+            conn,
+            session: beat.session,
+            beat: beat.beat,
+            arrived: now.boot,
+        };
+        if self.rules.on(Rule::AckAfterQuorum) {
+            self.sessions.rounds.waiting.push(beat);
+            self.begin_round();
+        } else {
+            self.acknowledge(beat);
+        }
+    }
+
+    fn acknowledge(&mut self, beat: Beat) {
+        if self.sessions.session_on(beat.conn) != Some(beat.session) {
+            return;
+        }
+        let Some(agent_id) = self.speaker(beat.conn) else {
+            return;
+        };
+        if let Some(contact) = self.contact_of(beat.conn) {
+            contact.acked_beat = contact.acked_beat.max(beat.beat);
+            contact.acked_arrival = contact.acked_arrival.max(Some(beat.arrived));
+        }
+        let leaves_out = self.rules.on(Rule::AckLeavesOutExpiring);
+        let live = self
+            .queue
+            .leases_of(agent_id)
+            .map(|(token, _)| token)
+            .filter(|&token| !(leaves_out && self.expiry.is_proposed(token)))
+            .collect();
+        let (session, number) = (beat.session, beat.beat);
+        self.send(
+            beat.conn,
+            CoordinatorBody::HeartbeatAck {
+                session,
+                beat: number,
+                live,
+            },
+        );
+    }
+
+    /// The agent that speaks on a live connection of its live session, unless quarantined.
+    fn speaker(&self, conn: ConnId) -> Option<AgentId> {
+        let Phase::Live { agent_id, session } = self.sessions.conns.get(&conn)?.phase else {
+            return None;
+        };
+        let agent = self.set.agents.get(&agent_id)?;
+        (agent.session == Some(session) && !agent.quarantined).then_some(agent_id)
+    }
+
+    fn contact_of(&mut self, conn: ConnId) -> Option<&mut Contact> {
+        let name = &self.sessions.conns.get(&conn)?.name;
+        self.sessions.agents.get_mut(name)
+    }
+
+    fn set_phase(&mut self, conn: ConnId, phase: Phase) {
+        if let Some(entry) = self.sessions.conns.get_mut(&conn) {
+            entry.phase = phase;
+        }
+    }
+
+    fn quarantine(&mut self, name: &AgentName, now: Now) {
+        let reason = format!(
+            "two processes speak as {name}: a cloned disk, or a certificate used twice; \
+             issue each host its own certificate"
+        );
+        let agent_id = self.set.agents.values().find(|agent| agent.name == *name);
+        if let Some(agent_id) = agent_id.map(|agent| agent.agent_id) {
+            let command = Quarantine {
+                agent_id,
+                reason: reason.clone(),
+            };
+            self.propose(Flight::Note, Command::Quarantine(command), now);
+        }
+        let conns: Vec<ConnId> = self
+            .sessions
+            .conns
+            .iter()
+            .filter(|(_, conn)| conn.name == *name)
+            .map(|(&id, _)| id)
+            .collect();
+        for conn in conns {
+            self.refuse(conn, &reason);
+        }
+    }
+
+    fn refuse(&mut self, conn: ConnId, reason: &str) {
+        self.send(
+            conn,
+            CoordinatorBody::AttachRefused {
+                reason: reason.to_owned(),
+            },
+        );
+        self.close(conn, reason);
+    }
+
+    fn close(&mut self, conn: ConnId, reason: &str) {
+        if self.forget_conn(conn) {
+            self.effect(Effect::Close {
+                conn,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    fn forget_conn(&mut self, conn: ConnId) -> bool {
+        let Some(entry) = self.sessions.conns.remove(&conn) else {
+            return false;
+        };
+        if let Some(contact) = self.sessions.agents.get_mut(&entry.name)
+            && contact.conn == Some(conn)
+        {
+            contact.conn = None;
+        }
+        true
+    }
+}
+
+fn unacceptable(attach: &Attach) -> Option<String> {
+    if attach.protocol_version != PROTOCOL_VERSION {
+        return Some(format!(
+            "the agent speaks protocol {}, this coordinator {PROTOCOL_VERSION}; \
+             run the same release on both",
+            attach.protocol_version
+        ));
+    }
+    if !(1..=SLOTS_MAX).contains(&attach.slots) {
+        return Some(format!(
+            "{} slots: an agent offers 1 to {SLOTS_MAX}",
+            attach.slots
+        ));
+    }
+    None
+}

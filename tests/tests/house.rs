@@ -1,0 +1,131 @@
+//! The house as `docs/ARCHITECTURE.md` draws it, held against `cargo metadata`: which crate may
+//! depend on which, and which may name what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// Every arrow between crates of the workspace: (crate, what it may depend on).
+/// A new arrow is a decision.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("protocol", &[]),
+    ("transport", &["protocol"]),
+    ("jobs", &["protocol"]),
+    ("ledger", &["protocol", "jobs"]),
+    ("coordinator-core", &["protocol", "jobs", "ledger"]),
+    ("coordinator", &["protocol", "jobs", "ledger", "coordinator-core", "transport"]),
+    ("agent-core", &["protocol"]),
+    ("agent", &["protocol", "agent-core", "transport"]),
+    ("matins", &["protocol", "jobs", "ledger", "coordinator", "agent", "transport"]),
+    ("tests", &[]),
+];
+
+/// Crates that decide and never act.
+const PURE: &[&str] = &["protocol", "jobs", "coordinator-core", "agent-core"];
+
+/// What no pure crate may name, directly.
+const NOT_PURE: &[&str] =
+    &["tokio", "quinn", "rustls", "openraft", "rusqlite", "nix", "getrandom", "axum", "tracing"];
+
+/// Dependencies that one crate alone may name.
+const CONFINED: &[(&str, &[&str])] = &[
+    ("quinn", &["transport"]),
+    ("rustls", &["transport"]),
+    ("rcgen", &["transport"]),
+    ("openraft", &["coordinator"]),
+    ("rusqlite", &["ledger"]),
+    ("axum", &["coordinator"]),
+    ("clap", &["matins"]),
+    ("anyhow", &["matins", "tests"]),
+];
+
+fn workspace() -> Vec<Package> {
+    let metadata = MetadataCommand::new().no_deps().exec().expect("cargo metadata runs here");
+    metadata.workspace_packages().into_iter().cloned().collect()
+}
+
+/// Names of what a crate depends on; what only its tests use does not count.
+fn dependencies(package: &Package) -> BTreeSet<String> {
+    package
+        .dependencies
+        .iter()
+        .filter(|d| d.kind != DependencyKind::Development)
+        .map(|d| d.name.clone())
+        .collect()
+}
+
+#[test]
+fn only_the_arrows_of_the_house() {
+    let packages = workspace();
+    let members: BTreeSet<String> = packages.iter().map(|p| p.name.to_string()).collect();
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    for package in &packages {
+        let name = package.name.as_str();
+        let Some(arrows) = allowed.get(name) else {
+            panic!("{name} is not in the house: draw it in ARROWS and in docs/ARCHITECTURE.md");
+        };
+        for dependency in dependencies(package).intersection(&members) {
+            assert!(
+                arrows.contains(&dependency.as_str()),
+                "{name} -> {dependency} is no arrow of the house; a new one is a decision"
+            );
+        }
+    }
+    for name in allowed.keys() {
+        assert!(members.contains(*name), "{name} is drawn but does not exist");
+    }
+}
+
+#[test]
+fn pure_crates_name_nothing_that_acts() {
+    for package in workspace().iter().filter(|p| PURE.contains(&p.name.as_str())) {
+        for dependency in dependencies(package) {
+            assert!(
+                !NOT_PURE.contains(&dependency.as_str()),
+                "{} is pure and must not name {dependency}",
+                package.name
+            );
+        }
+    }
+}
+
+#[test]
+fn pure_crates_carry_the_rules_that_keep_them_so() {
+    for package in workspace().iter().filter(|p| PURE.contains(&p.name.as_str())) {
+        let rules = package.manifest_path.with_file_name("clippy.toml");
+        let text = std::fs::read_to_string(&rules).unwrap_or_else(|e| panic!("{rules}: {e}"));
+        for forbidden in ["Instant::now", "SystemTime::now", "env::var", "HashMap"] {
+            assert!(text.contains(forbidden), "{rules} does not forbid {forbidden}");
+        }
+    }
+}
+
+#[test]
+fn confined_dependencies_stay_where_they_belong() {
+    for package in workspace() {
+        for dependency in dependencies(&package) {
+            for (confined, homes) in CONFINED {
+                assert!(
+                    dependency != *confined || homes.contains(&package.name.as_str()),
+                    "{} names {dependency}, which only {homes:?} may",
+                    package.name
+                );
+            }
+        }
+    }
+}
+
+/// The switch that turns a safety rule off must not exist in what people run.
+#[test]
+fn nothing_but_tests_can_switch_a_rule_off() {
+    for package in workspace() {
+        for dependency in package.dependencies.iter().filter(|d| d.name == "protocol") {
+            let switchable = dependency.features.iter().any(|f| f == "switchable-rules");
+            assert!(
+                !switchable || dependency.kind == DependencyKind::Development,
+                "{} enables switchable-rules outside its tests",
+                package.name
+            );
+        }
+    }
+}
