@@ -1,11 +1,18 @@
 //! What a job is and when it is due: manifests, cron expressions, time zones.
 //!
 //! Everything here is pure. A [`Schedule`] answers which instants it names between two instants
-//! it is given; whether one of them has come is for others to judge.
+//! it is given; whether one of them has come is for others to judge. A [`Manifest`] is what a
+//! job's owner hands over; past [`parse_manifests`] it cannot be wrong in any way that shows
+//! without running it.
 
 mod duration;
+pub mod manifest;
 mod nearest;
 pub mod schedule;
 
 pub use duration::{DurationError, parse_duration};
+pub use manifest::{
+    FireContext, Manifest, ManifestJsonError, Misfire, MisfirePolicy, Overlap, Problem,
+    parse_manifests,
+};
 pub use schedule::{Instant, Schedule, ScheduleError, ScheduleSpec, tzdata_version};

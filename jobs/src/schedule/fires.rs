@@ -85,7 +85,7 @@ impl Cron {
         let mut nominal = Vec::new();
         let (mut minute, end) = (minutes_up(from), minutes_up(local + 1));
         while let Some(named) = self.first_minute(minute, end) {
-            nominal.push(zone::local_text(named * 60_000));
+            nominal.push(zone::local_text(zone::local(named * 60_000)));
             minute = named + 1;
         }
         Instant {

@@ -21,12 +21,14 @@ mod zone;
 
 use std::collections::VecDeque;
 
+use chrono::NaiveDateTime;
 use chrono_tz::Tz;
 use protocol::WallMs;
 use serde::{Deserialize, Serialize};
 
 pub use error::ScheduleError;
 pub(crate) use error::shown;
+pub(crate) use zone::{local_text, parse_local};
 
 use cron::Cron;
 use every::Every;
@@ -86,22 +88,17 @@ pub fn tzdata_version() -> &'static str {
 }
 
 impl Schedule {
-    /// Reads a schedule, and refuses one that would never fire in its zone.
+    /// Reads a schedule, and refuses one that would never fire in its zone. Of several errors
+    /// the first is told.
     pub fn parse(spec: &ScheduleSpec) -> Result<Schedule, ScheduleError> {
-        let tz = parse_zone(&spec.timezone)?;
-        if spec.cron.len() > EXPRESSION_BYTES_MAX {
-            return Err(ScheduleError::new(
-                "cron",
-                &spec.cron,
-                format!("is longer than {EXPRESSION_BYTES_MAX} bytes"),
-                "write ranges and steps instead of long lists",
-            ));
-        }
-        let rule = match spec.cron.trim().strip_prefix("@every") {
-            Some(period) if period.starts_with([' ', '\t']) => {
-                Rule::Every(Every::parse(period.trim_matches([' ', '\t']))?)
-            }
-            _ => Rule::Cron(Cron::parse(&spec.cron)?),
+        Schedule::parse_whole(spec).map_err(|mut errors| errors.swap_remove(0))
+    }
+
+    /// The same with the errors of expression and zone together, never an empty list.
+    pub(crate) fn parse_whole(spec: &ScheduleSpec) -> Result<Schedule, Vec<ScheduleError>> {
+        let (tz, rule) = match (parse_zone(&spec.timezone), Rule::parse(&spec.cron)) {
+            (Ok(tz), Ok(rule)) => (tz, rule),
+            (tz, rule) => return Err(rule.err().into_iter().chain(tz.err()).collect()),
         };
         let schedule = Schedule {
             spec: spec.clone(),
@@ -109,7 +106,7 @@ impl Schedule {
             rule,
         };
         if schedule.next_after(PROBE, PROBE).is_none() {
-            return Err(ScheduleError::new(
+            return Err(vec![ScheduleError::new(
                 "cron",
                 &spec.cron,
                 format!(
@@ -117,7 +114,7 @@ impl Schedule {
                     spec.timezone
                 ),
                 "write a fixed minute and hour, which fire after the gap, or another hour",
-            ));
+            )]);
         }
         Ok(schedule)
     }
@@ -139,7 +136,7 @@ impl Schedule {
 
     /// The local time of any instant in this schedule's zone, `2026-03-29T02:30:00`.
     pub fn local_time(&self, at: WallMs) -> String {
-        zone::local_text(self.local_ms(at))
+        local_text(self.local(at))
     }
 
     /// The first instant after `after`. `anchor` is the start of the job's version; only `@every`
@@ -267,9 +264,29 @@ impl Schedule {
         }
     }
 
-    fn local_ms(&self, at: WallMs) -> i64 {
+    pub(crate) fn local(&self, at: WallMs) -> NaiveDateTime {
+        let at = at.clamp(FIRST, LAST);
         let offset = zone::offset_at(self.tz, at.0.div_euclid(1000));
-        at.0.saturating_add(offset * 1000)
+        zone::local(at.0 + offset * 1000)
+    }
+}
+
+impl Rule {
+    fn parse(text: &str) -> Result<Rule, ScheduleError> {
+        if text.len() > EXPRESSION_BYTES_MAX {
+            return Err(ScheduleError::new(
+                "cron",
+                text,
+                format!("is longer than {EXPRESSION_BYTES_MAX} bytes"),
+                "write ranges and steps instead of long lists",
+            ));
+        }
+        match text.trim().strip_prefix("@every") {
+            Some(period) if period.starts_with([' ', '\t']) => {
+                Every::parse(period.trim_matches([' ', '\t'])).map(Rule::Every)
+            }
+            _ => Cron::parse(text).map(Rule::Cron),
+        }
     }
 }
 

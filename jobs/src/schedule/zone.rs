@@ -98,16 +98,21 @@ pub(super) fn offset_at(tz: Tz, at: i64) -> i64 {
     i64::from(tz.offset_from_utc_datetime(&utc).fix().local_minus_utc())
 }
 
-/// Local time in milliseconds since the local epoch as `2026-03-29T02:30:00`, with a fraction
-/// only where there is one.
-pub(super) fn local_text(local_ms: i64) -> String {
-    local_time(local_ms)
-        .format("%Y-%m-%dT%H:%M:%S%.f")
-        .to_string()
-}
-
-fn local_time(local_ms: i64) -> NaiveDateTime {
+/// The clock face at a local time in milliseconds since the local epoch.
+pub(super) fn local(local_ms: i64) -> NaiveDateTime {
     DateTime::from_timestamp_millis(local_ms)
         .unwrap_or_default()
         .naive_utc()
 }
+
+/// `2026-03-29T02:30:00`, with a fraction only where there is one.
+pub(crate) fn local_text(local: NaiveDateTime) -> String {
+    local.format(LOCAL_FORM).to_string()
+}
+
+/// Reads the form of [`local_text`].
+pub(crate) fn parse_local(text: &str) -> Option<NaiveDateTime> {
+    NaiveDateTime::parse_from_str(text, LOCAL_FORM).ok()
+}
+
+const LOCAL_FORM: &str = "%Y-%m-%dT%H:%M:%S%.f";

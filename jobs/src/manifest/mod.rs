@@ -1,0 +1,273 @@
+//! A manifest: what a job's owner hands over.
+//!
+//! It is read strictly. Some fields have no default, because the default is where incidents come
+//! from; an unknown field is refused, because what nobody acts on looks like a promise. Every
+//! problem is reported at once, with its place and with what to write instead.
+//!
+//! The same reader serves the ledger: a manifest's canonical JSON has the manifest's own form
+//! with every default written out, and reading it back judges it again.
+
+mod fields;
+mod placeholder;
+mod problem;
+mod read;
+mod yaml;
+
+use std::fmt;
+
+use protocol::{DurationMs, JobName, WallMs};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::schedule::{Schedule, ScheduleSpec, parse_local};
+use placeholder::{Argument, Filling};
+pub use problem::Problem;
+use problem::Problems;
+
+/// A job as its owner describes it. Made only by [`parse_manifests`] and [`Manifest::from_json`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    pub name: JobName,
+    /// The job's name until now; it keeps its identity and its past.
+    pub renamed_from: Option<JobName>,
+    pub purpose: String,
+    /// Who is called when it needs a person.
+    pub owner: String,
+    /// Whether a second run does no harm.
+    pub safe: bool,
+    /// Why not; always there where `safe` is.
+    pub how: Option<String>,
+    schedule: Schedule,
+    pub misfire: Misfire,
+    pub overlap: Overlap,
+    pub expected_duration: DurationMs,
+    /// Of one attempt of one shard.
+    pub timeout: DurationMs,
+    pub start_deadline: Option<DurationMs>,
+    /// 1 to 1024.
+    pub shards: u32,
+    /// Retries of each shard, at most 5.
+    pub retry_at_most: u32,
+    /// Wait before each retry, the last repeated; never empty.
+    pub backoff: Vec<DurationMs>,
+    /// Silence of a host after which its shards are started elsewhere.
+    pub takeover_after: DurationMs,
+    exec: Vec<Argument>,
+}
+
+/// What becomes of a fire that comes late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misfire {
+    pub policy: MisfirePolicy,
+    /// A fire less late than this is merely late and runs under every policy.
+    pub after: DurationMs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MisfirePolicy {
+    RunNow,
+    Skip,
+    /// Run where it is at most this late, else skip.
+    Within(DurationMs),
+}
+
+/// What becomes of a fire while an earlier run of the job is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// It is skipped.
+    Forbid,
+    /// It waits for the earlier run's end.
+    Queue,
+}
+
+/// What the placeholders of one shard's command line are filled with.
+#[derive(Clone, Copy, Debug)]
+pub struct FireContext<'a> {
+    pub fire_time: WallMs,
+    /// Nominal local times the fire stands for, as [`crate::Instant::nominal`]; empty for a
+    /// manual run, which then counts as of the local time of `fire_time`.
+    pub nominal: &'a [String],
+    pub shard: u32,
+}
+
+/// Why stored JSON is not a manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestJsonError {
+    #[error("reading a manifest's JSON")]
+    Json(#[from] serde_json::Error),
+    #[error("judging a stored manifest: {}", Joined(.0))]
+    Refused(Vec<Problem>),
+}
+
+/// Reads a file of manifests: YAML documents, one manifest each, with `---` between. Answers
+/// with all of them or with everything that is wrong, in the order of the file.
+pub fn parse_manifests(file_name: &str, yaml: &str) -> Result<Vec<Manifest>, Vec<Problem>> {
+    let mut problems = Problems::of_file(file_name);
+    let documents = yaml::parse(yaml, &mut problems);
+    let manifests = read::manifests(&documents, &mut problems);
+    problems.or(manifests)
+}
+
+impl Manifest {
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Program and arguments as written, placeholders in place.
+    pub fn exec(&self) -> impl Iterator<Item = &str> {
+        self.exec.iter().map(|argument| argument.text.as_str())
+    }
+
+    /// Program and arguments of one shard, placeholders filled. Never empty. Dates and
+    /// `{nominal_time}` are of the oldest nominal time, or of the fire's local time where there
+    /// is none.
+    pub fn argv(&self, fire: &FireContext) -> Vec<String> {
+        // What is no local time did not come from a schedule, and counts as none.
+        let nominal = fire
+            .nominal
+            .first()
+            .and_then(|text| parse_local(text))
+            .unwrap_or_else(|| self.schedule.local(fire.fire_time));
+        let filling = Filling {
+            job: self.name.as_str(),
+            fire_time: &fire.fire_time.to_rfc3339(),
+            nominal,
+            shard: fire.shard,
+            shards: self.shards,
+            timezone: self.schedule.timezone(),
+        };
+        self.exec
+            .iter()
+            .map(|argument| argument.fill(&filling))
+            .collect()
+    }
+
+    /// The canonical form: the same manifest, however it was written, gives the same text.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("text, numbers and lists are always JSON")
+    }
+
+    /// Reads the canonical form and judges it as a new manifest is judged.
+    pub fn from_json(json: &str) -> Result<Manifest, ManifestJsonError> {
+        Manifest::from_value(serde_json::from_str(json)?)
+    }
+
+    fn from_value(json: serde_json::Value) -> Result<Manifest, ManifestJsonError> {
+        let mut problems = Problems::of_file("");
+        let manifests = read::manifests(&[read::node_of_json(json)], &mut problems);
+        let manifests = problems.or(manifests).map_err(ManifestJsonError::Refused)?;
+        Ok(manifests
+            .into_iter()
+            .next()
+            .expect("a document without problems is a manifest"))
+    }
+}
+
+/// A manifest in its own form, every default written out.
+#[derive(Serialize)]
+struct Canonical<'a> {
+    name: &'a JobName,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renamed_from: Option<&'a JobName>,
+    purpose: &'a str,
+    owner: &'a str,
+    repeatable: CanonicalRepeatable<'a>,
+    schedule: &'a ScheduleSpec,
+    misfire: CanonicalMisfire,
+    overlap: Overlap,
+    expected_duration: String,
+    timeout: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_deadline: Option<String>,
+    shards: u32,
+    retry: CanonicalRetry,
+    takeover_after: String,
+    run: CanonicalRun<'a>,
+}
+
+#[derive(Serialize)]
+struct CanonicalRepeatable<'a> {
+    safe: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    how: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct CanonicalMisfire {
+    policy: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within: Option<String>,
+    after: String,
+}
+
+#[derive(Serialize)]
+struct CanonicalRetry {
+    at_most: u32,
+    backoff: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CanonicalRun<'a> {
+    exec: Vec<&'a str>,
+}
+
+impl Serialize for Manifest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (policy, within) = match self.misfire.policy {
+            MisfirePolicy::RunNow => ("run_now", None),
+            MisfirePolicy::Skip => ("skip", None),
+            MisfirePolicy::Within(within) => ("within", Some(within.to_string())),
+        };
+        Canonical {
+            name: &self.name,
+            renamed_from: self.renamed_from.as_ref(),
+            purpose: &self.purpose,
+            owner: &self.owner,
+            repeatable: CanonicalRepeatable {
+                safe: self.safe,
+                how: self.how.as_deref(),
+            },
+            schedule: self.schedule.spec(),
+            misfire: CanonicalMisfire {
+                policy,
+                within,
+                after: self.misfire.after.to_string(),
+            },
+            overlap: self.overlap,
+            expected_duration: self.expected_duration.to_string(),
+            timeout: self.timeout.to_string(),
+            start_deadline: self.start_deadline.map(|deadline| deadline.to_string()),
+            shards: self.shards,
+            retry: CanonicalRetry {
+                at_most: self.retry_at_most,
+                backoff: self.backoff.iter().map(DurationMs::to_string).collect(),
+            },
+            takeover_after: self.takeover_after.to_string(),
+            run: CanonicalRun {
+                exec: self.exec().collect(),
+            },
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Manifest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Manifest, D::Error> {
+        let json = serde_json::Value::deserialize(deserializer)?;
+        Manifest::from_value(json).map_err(D::Error::custom)
+    }
+}
+
+/// Problems one after the other on one line.
+struct Joined<'a>(&'a [Problem]);
+
+impl fmt::Display for Joined<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            let between = if i == 0 { "" } else { " | " };
+            write!(f, "{between}{problem}")?;
+        }
+        Ok(())
+    }
+}

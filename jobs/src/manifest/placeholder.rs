@@ -1,0 +1,189 @@
+//! What stands between braces in `run.exec`.
+//!
+//! A closed set, and no shell anywhere: each argument stays one argument whatever it is filled
+//! with. Dates are those of the job's zone, taken from the nominal time, so that the run of 23:30
+//! is about its own day even where it starts after midnight.
+
+use std::fmt::Write as _;
+
+use chrono::{Days, NaiveDate, NaiveDateTime};
+
+use crate::schedule::local_text;
+
+/// Farthest date that `{fire_date-Nd}` reaches, in days.
+const FAR_DAYS_MAX: u64 = 3660;
+
+/// Longest text that a placeholder is replaced with, in bytes: `{job}`, two names of 63 bytes.
+pub(super) const FILLED_BYTES_MAX: usize = 127;
+
+const KNOWN: &str = "{job}, {fire_time}, {fire_date}, {fire_date-1d}, {fire_date+1d}, {nominal_time}, {shard}, {shards}, {timezone}";
+
+/// One argument: as written, and as parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Argument {
+    pub(super) text: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Job,
+    FireTime,
+    FireDate { days: i64 },
+    NominalTime,
+    Shard,
+    Shards,
+    Timezone,
+}
+
+/// What the parts are replaced with.
+pub(super) struct Filling<'a> {
+    pub(super) job: &'a str,
+    /// RFC 3339, UTC.
+    pub(super) fire_time: &'a str,
+    /// Local time in the job's zone, of which the date is taken.
+    pub(super) nominal: NaiveDateTime,
+    pub(super) shard: u32,
+    pub(super) shards: u32,
+    pub(super) timezone: &'a str,
+}
+
+/// Why an argument is refused: what is wrong and what to write.
+pub(super) struct Refusal {
+    pub(super) what: String,
+    pub(super) remedy: String,
+}
+
+impl Argument {
+    pub(super) fn parse(text: &str) -> Result<Argument, Refusal> {
+        let mut parts = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(brace) = rest.find(['{', '}']) {
+            let (before, from) = rest.split_at(brace);
+            plain.push_str(before);
+            if from.starts_with("{{") || from.starts_with("}}") {
+                plain.push_str(&from[..1]);
+                rest = &from[2..];
+                continue;
+            }
+            if from.starts_with('}') {
+                return Err(Refusal {
+                    what: "has a `}` without its `{`".to_owned(),
+                    remedy: "write `}}` for a brace".to_owned(),
+                });
+            }
+            let Some(end) = from.find('}') else {
+                return Err(Refusal {
+                    what: "has a `{` without its `}`".to_owned(),
+                    remedy: "write `{{` for a brace".to_owned(),
+                });
+            };
+            if !plain.is_empty() {
+                parts.push(Part::Text(std::mem::take(&mut plain)));
+            }
+            parts.push(Part::parse(&from[1..end])?);
+            rest = &from[end + 1..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            parts.push(Part::Text(plain));
+        }
+        Ok(Argument {
+            text: text.to_owned(),
+            parts,
+        })
+    }
+
+    pub(super) fn fill(&self, with: &Filling) -> String {
+        let mut filled = String::with_capacity(self.text.len() + 32);
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => filled.push_str(text),
+                Part::Job => filled.push_str(with.job),
+                Part::FireTime => filled.push_str(with.fire_time),
+                Part::FireDate { days } => filled.push_str(&shifted(with.nominal.date(), *days)),
+                Part::NominalTime => filled.push_str(&local_text(with.nominal)),
+                Part::Shard => push_number(&mut filled, with.shard),
+                Part::Shards => push_number(&mut filled, with.shards),
+                Part::Timezone => filled.push_str(with.timezone),
+            }
+        }
+        filled
+    }
+
+    /// No filling makes it longer than this, in bytes.
+    pub(super) fn filled_bytes_max(&self) -> usize {
+        let bytes = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            _ => FILLED_BYTES_MAX,
+        };
+        self.parts.iter().map(bytes).sum()
+    }
+}
+
+impl Part {
+    fn parse(name: &str) -> Result<Part, Refusal> {
+        Ok(match name {
+            "job" => Part::Job,
+            "fire_time" => Part::FireTime,
+            "fire_date" => Part::FireDate { days: 0 },
+            "nominal_time" => Part::NominalTime,
+            "shard" => Part::Shard,
+            "shards" => Part::Shards,
+            "timezone" => Part::Timezone,
+            _ => match name.strip_prefix("fire_date") {
+                Some(shift) if shift.starts_with(['+', '-']) => Part::FireDate {
+                    days: parse_shift(name, shift)?,
+                },
+                _ => {
+                    return Err(Refusal {
+                        what: format!(
+                            "has the unknown placeholder `{{{}}}`",
+                            crate::schedule::shown(name)
+                        ),
+                        remedy: format!("known are {KNOWN}; write `{{{{` and `}}}}` for braces"),
+                    });
+                }
+            },
+        })
+    }
+}
+
+/// Reads `-1d` or `+30d`.
+fn parse_shift(name: &str, shift: &str) -> Result<i64, Refusal> {
+    let digits = shift[1..].strip_suffix('d').unwrap_or_default();
+    let days = digits
+        .bytes()
+        .all(|b| b.is_ascii_digit())
+        .then(|| digits.parse().ok())
+        .flatten()
+        .filter(|&days: &u64| days <= FAR_DAYS_MAX)
+        .and_then(|days| i64::try_from(days).ok())
+        .ok_or_else(|| Refusal {
+            what: format!(
+                "has the unknown placeholder `{{{}}}`",
+                crate::schedule::shown(name)
+            ),
+            remedy: format!(
+                "write whole days, at most {FAR_DAYS_MAX}, for example {{fire_date-1d}}"
+            ),
+        })?;
+    Ok(if shift.starts_with('-') { -days } else { days })
+}
+
+/// The date some days on or back; at the calendar's ends it stays there.
+fn shifted(date: NaiveDate, days: i64) -> String {
+    let shift = Days::new(days.unsigned_abs());
+    let shifted = if days < 0 {
+        date.checked_sub_days(shift).unwrap_or(NaiveDate::MIN)
+    } else {
+        date.checked_add_days(shift).unwrap_or(NaiveDate::MAX)
+    };
+    shifted.format("%Y-%m-%d").to_string()
+}
+
+fn push_number(to: &mut String, number: u32) {
+    write!(to, "{number}").expect("writing to a String cannot fail");
+}
