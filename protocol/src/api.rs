@@ -1,1 +1,248 @@
+//! Bodies of the HTTP API under `/api/v1`, shared by coordinator and CLI.
+//!
+//! Every time is RFC 3339 in UTC; every length of time is in milliseconds and says so in its name;
+//! every id is text with its prefix, `run-12`.
 
+use serde::{Deserialize, Serialize};
+
+use crate::attempt::{AttemptOutcome, Exit, Trigger};
+use crate::time::{WallMs, rfc3339};
+use crate::{AgentId, AgentName, AlertId, ExecutionId, JobId, JobName, RunId, Token, ids};
+
+/// A job as lists show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub job: JobName,
+    #[serde(with = "ids::text")]
+    pub id: JobId,
+    pub version: u32,
+    /// As the manifest writes it: a cron expression or `@every 10s`.
+    pub schedule: String,
+    pub timezone: String,
+    pub owner: String,
+    pub purpose: String,
+    /// Every instant up to this one is settled.
+    #[serde(with = "rfc3339")]
+    pub fired_through: WallMs,
+    /// `null` where the manifest cannot be read.
+    #[serde(with = "rfc3339::option")]
+    pub next_fire: Option<WallMs>,
+    pub last_run: Option<Run>,
+    /// Why the job stands still, where it does.
+    pub problem: Option<String>,
+}
+
+/// A job with its manifest (canonical JSON), its recent runs and its recorded gaps, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobDetail {
+    #[serde(flatten)]
+    pub job: Job,
+    pub manifest: serde_json::Value,
+    pub runs: Vec<Run>,
+    pub gaps: Vec<Gap>,
+}
+
+/// `count` instants after `from`, up to and including `through`, that have no row each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    #[serde(with = "rfc3339")]
+    pub from: WallMs,
+    #[serde(with = "rfc3339")]
+    pub through: WallMs,
+    pub count: u64,
+    pub reason: String,
+}
+
+/// A run with its newest execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    #[serde(with = "ids::text")]
+    pub run: RunId,
+    pub job: JobName,
+    pub version: u32,
+    /// `scheduled` or `manual`.
+    pub namespace: String,
+    #[serde(with = "rfc3339")]
+    pub fire_time: WallMs,
+    pub nominal: Vec<String>,
+    pub state: String,
+    pub reason: Option<String>,
+    pub execution: u32,
+    #[serde(with = "ids::text")]
+    pub execution_id: ExecutionId,
+    pub trigger: Trigger,
+    pub shards: u32,
+    pub pending: u32,
+    pub leased: u32,
+    pub succeeded: u32,
+    pub needs_confirmation: u32,
+    pub cancelled: u32,
+    #[serde(with = "rfc3339")]
+    pub admitted_at: WallMs,
+    #[serde(with = "rfc3339::option")]
+    pub ended_at: Option<WallMs>,
+}
+
+/// A run with everything that happened to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDetail {
+    #[serde(flatten)]
+    pub run: Run,
+    pub executions: Vec<Execution>,
+    pub shard_list: Vec<Shard>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    pub execution: u32,
+    #[serde(with = "ids::text")]
+    pub id: ExecutionId,
+    pub trigger: Trigger,
+    /// Who asked for it; `null` for the schedule.
+    pub by: Option<String>,
+    pub reason: Option<String>,
+    #[serde(with = "rfc3339")]
+    pub admitted_at: WallMs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    pub shard: u32,
+    pub state: String,
+    pub reason: Option<String>,
+    pub retries_used: u32,
+    /// Oldest first, over all executions.
+    pub attempts: Vec<Attempt>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempt {
+    #[serde(with = "ids::text")]
+    pub token: Token,
+    pub execution: u32,
+    pub attempt: u32,
+    pub agent: AgentName,
+    #[serde(with = "rfc3339")]
+    pub granted_at: WallMs,
+    #[serde(with = "rfc3339::option")]
+    pub started_at: Option<WallMs>,
+    #[serde(with = "rfc3339::option")]
+    pub ended_at: Option<WallMs>,
+    /// `null` while it lives.
+    pub outcome: Option<AttemptOutcome>,
+    pub exit: Option<Exit>,
+    pub cpu_ms: Option<i64>,
+    pub memory_bytes_peak: Option<u64>,
+    pub reason: Option<String>,
+    pub tail: Option<String>,
+    /// A receipt that came after a later grant: what it said, which changed nothing.
+    pub stale_outcome: Option<AttemptOutcome>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    pub agent: AgentName,
+    #[serde(with = "ids::text")]
+    pub id: AgentId,
+    /// `ready`, `offline` or `quarantined`.
+    pub state: String,
+    pub slots: u32,
+    pub leased: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alert {
+    #[serde(with = "ids::text")]
+    pub id: AlertId,
+    #[serde(with = "rfc3339")]
+    pub at: WallMs,
+    pub kind: String,
+    pub job: Option<JobName>,
+    #[serde(with = "ids::text::option")]
+    pub run: Option<RunId>,
+    pub text: String,
+}
+
+/// `PUT /jobs/{namespace}/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutJobRequest {
+    /// The manifest's YAML, one document.
+    pub manifest: String,
+    pub by: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutJobAnswer {
+    pub job: JobName,
+    #[serde(with = "ids::text")]
+    pub id: JobId,
+    pub version: u32,
+    /// `created`, `revived`, `changed`, `renamed` or `unchanged`.
+    pub result: String,
+    #[serde(with = "rfc3339::option")]
+    pub next_fire: Option<WallMs>,
+}
+
+/// `DELETE /jobs/{namespace}/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteJobRequest {
+    pub by: String,
+}
+
+/// `POST /jobs/{namespace}/{name}/runs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// An instant of the past that has no run; `null`: a run of no instant.
+    #[serde(with = "rfc3339::option", default)]
+    pub fire_time: Option<WallMs>,
+    pub by: String,
+    pub reason: String,
+}
+
+/// `POST /runs/{id}/rerun`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RerunRequest {
+    /// `null`: every shard that did not succeed.
+    #[serde(default)]
+    pub shard: Option<u32>,
+    pub by: String,
+    pub reason: String,
+}
+
+/// `POST /runs/{id}/cancel`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelRequest {
+    pub by: String,
+    pub reason: String,
+}
+
+/// `POST /runs/{id}/confirm`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfirmRequest {
+    /// `null`: every shard that needs confirmation.
+    #[serde(default)]
+    pub shard: Option<u32>,
+    /// `succeeded`, `retry` or `failed`.
+    pub verdict: String,
+    pub by: String,
+    pub reason: String,
+}
+
+/// Answer to what was asked of a run: the run as it stands now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAnswer {
+    #[serde(with = "ids::text")]
+    pub run: RunId,
+    pub state: String,
+}
+
+/// Body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// A word for programs: `not_found`, `refused`, `invalid`, `unauthorized`, `unavailable`.
+    pub kind: String,
+    /// What was being done, and to what.
+    pub what: String,
+    pub why: String,
+    pub remedy: String,
+}
