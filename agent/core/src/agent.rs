@@ -19,7 +19,9 @@
 //! the old one still answers. The newest is the one that counts; older ones are good for
 //! repeating the nonce, which is how the coordinator tells a reconnect from a cloned host.
 
+mod connections;
 mod environment;
+mod orders;
 mod receipt;
 mod session;
 #[cfg(test)]
@@ -27,13 +29,10 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX, Work};
+use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
 use protocol::lease::{self, agent_deadline};
-use protocol::message::{
-    AgentMessage, Attach, CoordinatorBody, CoordinatorMessage, Heartbeat, Incarnation, Nonce,
-    PROTOCOL_VERSION, Receipt, SLOTS_MAX, Started,
-};
-use protocol::supervisor::{End, Event, KillCause, Launch, Request, Table};
+use protocol::message::{AgentMessage, Incarnation, Nonce, Receipt, SLOTS_MAX, Started};
+use protocol::supervisor::{End, Event, KillCause, Request, Table};
 use protocol::{BootMs, DurationMs, Epoch, Now, Rule, Rules, SessionId, Token, WallMs};
 
 pub use receipt::StartRefusal;
@@ -238,8 +237,6 @@ impl Agent {
         self.attempts.iter().map(|(&token, a)| (token, a.deadline))
     }
 
-    // -- the supervisor ---------------------------------------------------------------------
-
     /// A fresh connection to the supervisor, and the table it answered with.
     pub fn handle_supervisor_up(&mut self, table: Table, now: Now) {
         self.enforce_deadlines(now.boot);
@@ -379,8 +376,6 @@ impl Agent {
         }
     }
 
-    // -- leases -----------------------------------------------------------------------------
-
     fn insert(&mut self, token: Token, attempt: Attempt) {
         if attempt.killed.is_none() {
             self.earliest_deadline = self.earliest_deadline.min(attempt.deadline);
@@ -441,357 +436,6 @@ impl Agent {
         }
     }
 
-    // -- connections ------------------------------------------------------------------------
-
-    /// A new connection to the coordinator is open. It becomes the current one; an earlier one
-    /// that is still open goes on answering for the nonce.
-    pub fn handle_connected(&mut self, connection: ConnectionId, now: Now) {
-        self.enforce_deadlines(now.boot);
-        let fresh = Connection {
-            id: connection,
-            heard: now.boot,
-            nonce_given: false,
-            link: Link::AwaitsTable,
-        };
-        if let Some(old) = self.current.replace(fresh) {
-            self.older.insert(old.id);
-        }
-        if self.supervisor.is_some() {
-            self.attach(now);
-        }
-    }
-
-    pub fn handle_disconnected(&mut self, connection: ConnectionId, now: Now) {
-        self.enforce_deadlines(now.boot);
-        self.drop_connection(connection);
-    }
-
-    pub fn handle_tick(&mut self, now: Now) {
-        self.kill_overdue(now.boot);
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        let silent = current.heard + lease::QUIET_HOST <= now.boot;
-        match &mut current.link {
-            Link::AwaitsTable => {}
-            _ if silent => {
-                let id = current.id;
-                self.disconnect(id, DisconnectReason::Silent);
-            }
-            Link::Attaching { .. } => {}
-            Link::Attached { session, beats } => {
-                if let Some(beat) = beats.take_due(now.boot) {
-                    let heartbeat = Heartbeat {
-                        session: *session,
-                        beat,
-                        wall: now.wall,
-                        attempts: self.attempts.keys().copied().collect(),
-                    };
-                    self.send(AgentMessage::Heartbeat(heartbeat));
-                }
-            }
-        }
-    }
-
-    fn attach(&mut self, now: Now) {
-        let (Some(supervisor), Some(current)) = (&self.supervisor, &mut self.current) else {
-            return;
-        };
-        current.link = Link::Attaching { sent: now.boot };
-        current.heard = now.boot;
-        for attempt in self.attempts.values_mut() {
-            attempt.listed_from = 0;
-        }
-        let held: BTreeSet<Token> = self
-            .attempts
-            .keys()
-            .chain(self.ended.keys())
-            .copied()
-            .collect();
-        let attach = Attach {
-            protocol_version: PROTOCOL_VERSION,
-            boot_id: supervisor.boot_id.clone(),
-            agent_incarnation: self.config.incarnation,
-            supervisor_incarnation: supervisor.incarnation,
-            swept: supervisor.swept,
-            slots: self.config.slots,
-            wall: now.wall,
-            attempts: held.into_iter().collect(),
-        };
-        self.send(AgentMessage::Attach(attach));
-    }
-
-    fn send(&mut self, message: AgentMessage) {
-        if let Some(current) = &self.current {
-            let connection = current.id;
-            self.actions.push_back(Action::Send {
-                connection,
-                message,
-            });
-        }
-    }
-
-    fn disconnect(&mut self, connection: ConnectionId, reason: DisconnectReason) {
-        self.drop_connection(connection);
-        self.actions
-            .push_back(Action::Disconnect { connection, reason });
-    }
-
-    fn drop_connection(&mut self, connection: ConnectionId) {
-        self.older.remove(&connection);
-        if self.nonce_asked_by == Some(connection) {
-            self.nonce_asked_by = None;
-        }
-        if self.current.as_ref().is_some_and(|c| c.id == connection) {
-            self.current = None;
-            // Nothing newer will be given a nonce now, so whoever asked gets the last one.
-            self.answer_deferred_nonce();
-        }
-    }
-
-    // -- the coordinator's words --------------------------------------------------------------
-
-    pub fn handle_message(
-        &mut self,
-        connection: ConnectionId,
-        message: CoordinatorMessage,
-        now: Now,
-    ) {
-        self.enforce_deadlines(now.boot);
-        if self.rules.on(Rule::EpochChecked) && self.epoch.is_some_and(|e| message.epoch < e) {
-            return;
-        }
-        self.epoch = self.epoch.max(Some(message.epoch));
-        let is_current = match &mut self.current {
-            Some(current) if current.id == connection => {
-                current.heard = now.boot;
-                true
-            }
-            _ => false,
-        };
-        let is_start = matches!(message.body, CoordinatorBody::Start { .. });
-        let obeyed_anyway = is_start && !self.rules.on(Rule::LateStartRefused);
-        if !is_current && !self.older.contains(&connection) && !obeyed_anyway {
-            return;
-        }
-        match message.body {
-            CoordinatorBody::NonceGiven { nonce } => self.handle_nonce(connection, nonce),
-            CoordinatorBody::NonceQuery => self.handle_nonce_query(connection),
-            CoordinatorBody::ReceiptAck { token } => self.handle_receipt_ack(token),
-            body if is_current || obeyed_anyway => self.handle_command(body, now),
-            // Commands and promises of a session that the attach under way puts an end to.
-            _ => {}
-        }
-    }
-
-    fn handle_command(&mut self, body: CoordinatorBody, now: Now) {
-        match body {
-            CoordinatorBody::Attached { session, kill } => self.handle_attached(session, &kill),
-            CoordinatorBody::AttachRefused { reason } => {
-                if let Some(id) = self.current.as_ref().map(|c| c.id) {
-                    self.disconnect(id, DisconnectReason::Refused(reason));
-                }
-            }
-            CoordinatorBody::HeartbeatAck {
-                session,
-                beat,
-                live,
-            } => self.handle_ack(session, beat, &live),
-            CoordinatorBody::Start {
-                session,
-                token,
-                rests_on,
-                work,
-            } => self.handle_start(session, token, rests_on, *work, now),
-            CoordinatorBody::Cancel { session, token } => {
-                if self.session() == Some(session) {
-                    self.kill(token, KillCause::Cancelled);
-                }
-            }
-            CoordinatorBody::NonceGiven { .. }
-            | CoordinatorBody::NonceQuery
-            | CoordinatorBody::ReceiptAck { .. } => {}
-        }
-    }
-
-    fn handle_attached(&mut self, session: SessionId, kill: &[Token]) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        let Link::Attaching { sent } = current.link else {
-            return;
-        };
-        current.link = Link::Attached {
-            session,
-            beats: Beats::after_attach(sent),
-        };
-        for &token in kill {
-            self.kill(token, KillCause::LeaseLost);
-        }
-        let listed: Vec<(Token, Option<WallMs>)> = self
-            .attempts
-            .iter()
-            .filter(|(_, a)| a.listed_from == 0)
-            .map(|(&token, a)| (token, a.started_at))
-            .collect();
-        for (token, started_at) in listed {
-            self.extend(token, sent);
-            if let Some(at) = started_at {
-                // The word of it may have been lost with the last connection.
-                self.tell_started(token, at);
-            }
-        }
-        let held: Vec<Token> = self.ended.keys().copied().collect();
-        for token in held {
-            self.send_receipt(token);
-        }
-        for old in std::mem::take(&mut self.older) {
-            self.disconnect(old, DisconnectReason::Superseded);
-        }
-    }
-
-    fn handle_ack(&mut self, session: SessionId, beat: u64, live: &[Token]) {
-        let Some(Connection {
-            link:
-                Link::Attached {
-                    session: ours,
-                    beats,
-                },
-            ..
-        }) = &self.current
-        else {
-            return;
-        };
-        // An ack of a beat that is not remembered says nothing that could be relied upon.
-        let (true, Some(sent)) = (*ours == session, beats.sent(beat)) else {
-            return;
-        };
-        let live: BTreeSet<Token> = live.iter().copied().collect();
-        let tokens: Vec<(Token, bool)> = self
-            .attempts
-            .iter()
-            .map(|(&token, a)| (token, a.listed_from <= beat))
-            .collect();
-        for (token, reported) in tokens {
-            if live.contains(&token) {
-                if reported {
-                    self.extend(token, sent);
-                }
-            } else if reported || !self.rules.on(Rule::AckSparesNewborn) {
-                self.kill(token, KillCause::LeaseLost);
-            }
-        }
-    }
-
-    fn handle_start(
-        &mut self,
-        session: SessionId,
-        token: Token,
-        rests_on: u64,
-        work: Work,
-        now: Now,
-    ) {
-        if self.attempts.contains_key(&token)
-            || self.ended.contains_key(&token)
-            || self.finished.contains(token)
-        {
-            return;
-        }
-        let judged = self.judge_start(session, rests_on, work.takeover, now.boot);
-        let late_allowed = !self.rules.on(Rule::LateStartRefused);
-        let (deadline, listed_from) = match judged {
-            Some(Ok(judged)) => judged,
-            _ if late_allowed => (agent_deadline(now.boot, work.takeover), 1),
-            Some(Err(refusal)) => return self.refuse(token, refusal, now),
-            // An attach is in flight that did not list this token: it settles the matter.
-            None => return,
-        };
-        if let Err(refusal) = self.room_for(token) {
-            return self.refuse(token, refusal, now);
-        }
-        let output = output_file(&self.config.output_directory, token);
-        self.insert(
-            token,
-            Attempt {
-                takeover: work.takeover,
-                deadline,
-                killed: None,
-                output: output.clone(),
-                started_at: None,
-                listed_from,
-            },
-        );
-        self.supervise(Request::Launch(Launch {
-            token,
-            env: environment::environment(&work, token, &self.config.path),
-            exec: work.exec,
-            directory: format!("work/{}", token.0),
-            output,
-            deadline,
-            takeover: work.takeover,
-            timeout: work.timeout,
-        }));
-    }
-
-    /// Rule 6.4: the first deadline, and the first beat that will list the attempt. `None` where
-    /// no session is live.
-    fn judge_start(
-        &self,
-        session: SessionId,
-        rests_on: u64,
-        takeover: DurationMs,
-        now: BootMs,
-    ) -> Option<Result<(BootMs, u64), StartRefusal>> {
-        let Link::Attached {
-            session: ours,
-            beats,
-        } = &self.current.as_ref()?.link
-        else {
-            return None;
-        };
-        if *ours != session {
-            return Some(Err(StartRefusal::OtherSession));
-        }
-        let Some(sent) = beats.sent(rests_on) else {
-            return Some(Err(StartRefusal::UnknownBeat(rests_on)));
-        };
-        let deadline = agent_deadline(sent, takeover);
-        if deadline <= now {
-            let late = now - deadline;
-            return Some(Err(StartRefusal::DeadlinePassed { late }));
-        }
-        Some(Ok((deadline, beats.next_number())))
-    }
-
-    fn room_for(&self, token: Token) -> Result<(), StartRefusal> {
-        if self.supervisor.is_none() {
-            return Err(StartRefusal::SupervisorAway);
-        }
-        if self.finished.may_have_held(token) {
-            return Err(StartRefusal::Replayed);
-        }
-        let slots = self.config.slots;
-        if self.attempts.len() >= slots as usize {
-            return Err(StartRefusal::NoSlot { slots });
-        }
-        let held = self.ended.len();
-        if self.attempts.len() + held >= HELD_MAX {
-            return Err(StartRefusal::ReceiptsPileUp { held });
-        }
-        Ok(())
-    }
-
-    fn refuse(&mut self, token: Token, refusal: StartRefusal, now: Now) {
-        let ended = Ended {
-            end: refusal.into_end(now.wall),
-            tail_pending: false,
-        };
-        self.ended.insert(token, ended);
-        self.send_receipt(token);
-    }
-
-    // -- receipts -----------------------------------------------------------------------------
-
     fn tell_started(&mut self, token: Token, at: WallMs) {
         if self.session().is_some() {
             self.send(AgentMessage::Started(Started { token, at }));
@@ -818,39 +462,6 @@ impl Agent {
         if self.ended.remove(&token).is_some() {
             self.finished.insert(token);
             self.supervise(Request::Forget { token });
-        }
-    }
-
-    // -- the nonce ------------------------------------------------------------------------------
-
-    fn handle_nonce(&mut self, connection: ConnectionId, nonce: Nonce) {
-        self.nonce = Some(nonce);
-        if let Some(current) = self.current.as_mut().filter(|c| c.id == connection) {
-            current.nonce_given = true;
-            self.answer_deferred_nonce();
-        }
-    }
-
-    /// The question comes on the old connection and may overtake the nonce on the new one, of
-    /// which it speaks: then the answer waits for it.
-    fn handle_nonce_query(&mut self, connection: ConnectionId) {
-        self.nonce_asked_by = Some(connection);
-        let comes_still = self
-            .current
-            .as_ref()
-            .is_some_and(|c| c.id != connection && !c.nonce_given);
-        if !comes_still {
-            self.answer_deferred_nonce();
-        }
-    }
-
-    fn answer_deferred_nonce(&mut self) {
-        if let Some(connection) = self.nonce_asked_by.take() {
-            let nonce = self.nonce;
-            self.actions.push_back(Action::Send {
-                connection,
-                message: AgentMessage::NonceAnswer { nonce },
-            });
         }
     }
 }
