@@ -36,7 +36,7 @@ mod tests {
             (b"a\xff", "a\u{fffd}".to_owned()),
             (&[b'x'; 200], "x".repeat(200)),
             (&[b'x'; 201], "x".repeat(200) + "…"),
-            (&[b'x'; 70_000], "x".repeat(200) + "…"),
+            (&vec![b'x'; 70_000], "x".repeat(200) + "…"),
         ] {
             assert_eq!(excerpt(bytes), expected);
         }

@@ -75,7 +75,7 @@ pub enum HandshakeError {
     },
     /// The other side is somebody else than wanted here.
     #[error(
-        "refusing {peer}: it is {presented}, and only a {expected_role} of cluster {expected_cluster} is wanted here"
+        "refusing {peer}: it is {presented}, and only {expected_role}s of cluster {expected_cluster} are wanted here"
     )]
     WrongPeer {
         peer: SocketAddr,
@@ -229,7 +229,7 @@ pub(crate) fn refuse(connection: &quinn::Connection, error: HandshakeError) -> H
             expected_cluster,
             ..
         } => format!(
-            "you are {presented}, and only a {expected_role} of cluster {expected_cluster} is wanted here"
+            "you are {presented}, and only {expected_role}s of cluster {expected_cluster} are wanted here"
         ),
         HandshakeError::PeerName { source, .. } => source.to_string(),
         other => other.to_string(),

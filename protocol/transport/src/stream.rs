@@ -23,7 +23,7 @@ macro_rules! sender {
         /// received yet may be lost, and its receiver reports
         /// [`Abandoned`](ReceiveError::Abandoned) instead of a clean end.
         pub struct $name {
-            frames: FrameSender,
+            pub(crate) frames: FrameSender,
         }
 
         impl $name {
@@ -45,11 +45,6 @@ macro_rules! sender {
             pub async fn finish(self) -> Result<(), SendError> {
                 self.frames.finish().await
             }
-
-            #[cfg(test)]
-            pub(crate) fn priority(&self) -> i32 {
-                self.frames.priority()
-            }
         }
     };
 }
@@ -60,7 +55,7 @@ macro_rules! receiver {
         ///
         /// Dropped before the end, it tells the sender to stop.
         pub struct $name {
-            frames: FrameReceiver,
+            pub(crate) frames: FrameReceiver,
         }
 
         impl $name {
@@ -74,11 +69,6 @@ macro_rules! receiver {
             /// nothing, and the next call goes on where it was.
             pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ReceiveError> {
                 self.frames.receive().await
-            }
-
-            #[cfg(test)]
-            pub(crate) fn filled(&self) -> usize {
-                self.frames.filled()
             }
         }
     };

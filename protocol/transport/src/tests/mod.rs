@@ -1,1 +1,6 @@
 //! Both ends over real loopback.
+
+mod handshakes;
+mod identities;
+mod pair;
+mod streams;

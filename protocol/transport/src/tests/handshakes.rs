@@ -1,0 +1,434 @@
+//! Who is let in, who is not, and what each side says about it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use quinn::crypto::rustls::QuicClientConfig;
+use tokio::sync::oneshot;
+
+use super::pair::{Authority, Pair, bounded, loopback, meet, now, said, valid_from};
+use crate::ca;
+use crate::settings::{self, End};
+use crate::tls;
+use crate::{CloseReason, Connection, Dialer, Identity, ListenError, Listener, Role};
+
+#[tokio::test]
+async fn both_sides_learn_the_others_name() {
+    let pair = Pair::new().await;
+    assert_eq!(
+        pair.agent_sees.to_string(),
+        "control-1.coordinator.prod.matins"
+    );
+    assert_eq!(
+        pair.coordinator_sees.to_string(),
+        "host-1.agent.prod.matins"
+    );
+    assert_eq!(
+        pair.agent.remote_address(),
+        pair.listener.local_addr(),
+        "the agent reached the listener"
+    );
+}
+
+/// One attempt that must fail: the identities of both sides, the roles they want, and what each
+/// side must say.
+struct Refusal {
+    case: &'static str,
+    listener: Identity,
+    admitted: Role,
+    dialer: Identity,
+    expected: Role,
+    dialer_says: &'static str,
+    listener_says: &'static str,
+}
+
+async fn check_refusal(refusal: Refusal) {
+    let listener = Listener::bind_as_is(loopback(), &refusal.listener, refusal.admitted).unwrap();
+    let dialer = Dialer::new(&refusal.dialer).unwrap();
+    let (dialed, accepted) = meet(&listener, &dialer, refusal.expected).await;
+    for (side, error, expected) in [
+        (
+            "dialer",
+            dialed.err().map(|e| said(&e)),
+            refusal.dialer_says,
+        ),
+        (
+            "listener",
+            accepted.err().map(|e| said(&e)),
+            refusal.listener_says,
+        ),
+    ] {
+        let case = refusal.case;
+        let error = error.unwrap_or_else(|| panic!("{case}: the {side} was content"));
+        assert!(error.contains(expected), "{case}: the {side} said: {error}");
+    }
+}
+
+#[tokio::test]
+async fn another_authority_is_refused() {
+    // The same cluster's name, so that only the key tells them apart.
+    let (ours, theirs) = (Authority::new("prod"), Authority::new("prod"));
+    check_refusal(Refusal {
+        case: "a coordinator of another authority",
+        listener: theirs.issue(Role::Coordinator, "control-1"),
+        admitted: Role::Agent,
+        dialer: ours.issue(Role::Agent, "host-1"),
+        expected: Role::Coordinator,
+        dialer_says: "its certificate is not signed by an authority",
+        listener_says: "this side's certificate is not signed by an authority",
+    })
+    .await;
+}
+
+/// An agent that trusts both authorities while the coordinator trusts its own alone.
+#[tokio::test]
+async fn an_agent_of_another_authority_is_refused() {
+    let (ours, theirs) = (Authority::new("prod"), Authority::new("prod"));
+    let coordinator = ours.issue(Role::Coordinator, "control-1");
+    theirs.issue(Role::Agent, "host-1");
+    trust_also(&theirs, "host-1", &ours);
+    check_refusal(Refusal {
+        case: "an agent of another authority",
+        listener: coordinator,
+        admitted: Role::Agent,
+        dialer: Identity::load(&theirs.files("host-1")).unwrap(),
+        expected: Role::Coordinator,
+        dialer_says: "this side's certificate is not signed by an authority",
+        listener_says: "its certificate is not signed by an authority",
+    })
+    .await;
+}
+
+/// Both sides trust both authorities, as if somebody had put them in one file: the cluster in the
+/// names still keeps them apart.
+#[tokio::test]
+async fn another_cluster_is_refused_even_when_its_authority_is_trusted() {
+    let (ours, theirs) = (Authority::new("prod"), Authority::new("test"));
+    ours.issue(Role::Agent, "host-1");
+    theirs.issue(Role::Coordinator, "control-1");
+    trust_also(&ours, "host-1", &theirs);
+    trust_also(&theirs, "control-1", &ours);
+    check_refusal(Refusal {
+        case: "a coordinator of another cluster",
+        listener: Identity::load(&theirs.files("control-1")).unwrap(),
+        admitted: Role::Agent,
+        dialer: Identity::load(&ours.files("host-1")).unwrap(),
+        expected: Role::Coordinator,
+        dialer_says: "its certificate is for another cluster or another role (invalid peer certificate: certificate not valid for name \"coordinator.prod.matins\"",
+        listener_says: "this side's certificate is for another cluster or another role",
+    })
+    .await;
+}
+
+/// The listener's own check: the dialer asks for the listener's cluster but is of another.
+#[tokio::test]
+async fn an_agent_of_another_cluster_is_refused_even_when_its_authority_is_trusted() {
+    let (ours, theirs) = (Authority::new("prod"), Authority::new("test"));
+    ours.issue(Role::Coordinator, "control-1");
+    theirs.issue(Role::Agent, "host-1");
+    trust_also(&ours, "control-1", &theirs);
+    trust_also(&theirs, "host-1", &ours);
+    let listener = Listener::bind(
+        loopback(),
+        &Identity::load(&ours.files("control-1")).unwrap(),
+        Role::Agent,
+    )
+    .unwrap();
+    let stranger = Identity::load(&theirs.files("host-1")).unwrap();
+    let crypto = tls::client(&stranger).unwrap();
+    let (dialed, accepted) = raw_meet(&listener, crypto).await;
+    assert!(said(&accepted.unwrap_err()).ends_with(
+        "it is host-1.agent.test.matins, and only agents of cluster prod are wanted here"
+    ),);
+    assert!(
+        said(&dialed).contains("you are host-1.agent.test.matins"),
+        "{}",
+        said(&dialed)
+    );
+}
+
+#[tokio::test]
+async fn an_agent_cannot_pass_for_a_coordinator() {
+    let authority = Authority::new("prod");
+    check_refusal(Refusal {
+        case: "an agent that listens",
+        listener: authority.issue(Role::Agent, "host-2"),
+        admitted: Role::Agent,
+        dialer: authority.issue(Role::Agent, "host-1"),
+        expected: Role::Coordinator,
+        dialer_says: "its certificate was issued for another role (invalid peer certificate: certificate does not allow extended key usage for server authentication",
+        listener_says: "this side's certificate was issued for another role",
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_peer_of_another_role_is_told_who_is_wanted() {
+    let authority = Authority::new("prod");
+    check_refusal(Refusal {
+        case: "a coordinator on the agents' port",
+        listener: authority.issue(Role::Coordinator, "control-1"),
+        admitted: Role::Agent,
+        dialer: authority.issue(Role::Coordinator, "control-2"),
+        expected: Role::Coordinator,
+        dialer_says: "you are control-2.coordinator.prod.matins, and only agents of cluster prod are wanted here",
+        listener_says: "it is control-2.coordinator.prod.matins, and only agents of cluster prod are wanted here",
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused_on_either_side() {
+    let authority = Authority::new("prod");
+    check_refusal(Refusal {
+        case: "an expired agent",
+        listener: authority.issue(Role::Coordinator, "control-1"),
+        admitted: Role::Agent,
+        dialer: authority.issue_expired(Role::Agent, "host-1"),
+        expected: Role::Coordinator,
+        dialer_says: "this side's certificate is expired or not valid yet",
+        listener_says: "its certificate is expired or not valid yet: renew it",
+    })
+    .await;
+    check_refusal(Refusal {
+        case: "an expired coordinator",
+        listener: authority.issue_expired(Role::Coordinator, "control-2"),
+        admitted: Role::Agent,
+        dialer: authority.issue(Role::Agent, "host-2"),
+        expected: Role::Coordinator,
+        dialer_says: "its certificate is expired or not valid yet: renew it",
+        listener_says: "this side's certificate is expired or not valid yet",
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_certificate_from_a_clock_half_an_hour_ahead_is_good() {
+    let authority = Authority::new("prod");
+    let ahead = now() + protocol::DurationMs::from_secs(1800);
+    let listener = Listener::bind(
+        loopback(),
+        &authority.issue_at(Role::Coordinator, "control-1", ahead),
+        Role::Agent,
+    )
+    .unwrap();
+    let dialer = Dialer::new(&authority.issue_at(Role::Agent, "host-1", ahead)).unwrap();
+    let (dialed, accepted) = meet(&listener, &dialer, Role::Coordinator).await;
+    dialed.unwrap();
+    accepted.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_without_a_certificate_is_refused() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Coordinator, "control-1");
+    let listener = Listener::bind(loopback(), &identity, Role::Agent).unwrap();
+    let mut config = rustls::ClientConfig::builder_with_provider(tls::provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(identity.roots())
+        .with_no_client_auth();
+    config.alpn_protocols = vec![tls::ALPN.to_vec()];
+    let (_, accepted) = raw_meet(&listener, QuicClientConfig::try_from(config).unwrap()).await;
+    let error = said(&accepted.unwrap_err());
+    assert!(error.contains("its certificate was not shown"), "{error}");
+}
+
+#[tokio::test]
+async fn another_protocol_is_refused() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Coordinator, "control-1");
+    let agent = authority.issue(Role::Agent, "host-1");
+    let listener = Listener::bind(loopback(), &identity, Role::Agent).unwrap();
+    let mut config = rustls::ClientConfig::builder_with_provider(tls::provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(identity.roots())
+        .with_client_auth_cert(agent.chain(), agent.key().clone_key())
+        .unwrap();
+    config.alpn_protocols = vec![b"matins/0".to_vec()];
+    let (_, accepted) = raw_meet(&listener, QuicClientConfig::try_from(config).unwrap()).await;
+    let error = said(&accepted.unwrap_err());
+    assert!(error.contains("does not speak this version"), "{error}");
+}
+
+#[tokio::test]
+async fn an_agents_certificate_does_not_listen() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Agent, "host-1");
+    let error = Listener::bind(loopback(), &identity, Role::Agent).unwrap_err();
+    assert!(matches!(error, ListenError::NotCoordinator { .. }));
+}
+
+#[tokio::test]
+async fn a_slow_handshake_keeps_nobody_waiting() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Coordinator, "control-1");
+    let listener = Listener::bind(loopback(), &identity, Role::Agent).unwrap();
+    let slow = Dialer::new(&authority.issue(Role::Agent, "slow")).unwrap();
+    let quick = Dialer::new(&authority.issue(Role::Agent, "quick")).unwrap();
+    let address = listener.local_addr();
+    let slow = tokio::spawn(async move { slow.connect(address, Role::Coordinator).await });
+    // Held and not awaited: as long as it lasts, this handshake does not move.
+    let held = bounded(listener.accept()).await.unwrap();
+    let (dialed, accepted) = meet(&listener, &quick, Role::Coordinator).await;
+    dialed.unwrap();
+    assert_eq!(accepted.unwrap().0.name.as_str(), "quick");
+    let (name, _connection) = bounded(held.handshake()).await.unwrap();
+    assert_eq!(name.name.as_str(), "slow");
+    bounded(slow).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_reason_of_a_close_reaches_the_other_side() {
+    let pair = Pair::new().await;
+    bounded(pair.agent.shutdown("upgrading")).await;
+    assert_eq!(
+        bounded(pair.coordinator.closed()).await,
+        CloseReason::ByPeer {
+            reason: "upgrading".to_owned()
+        }
+    );
+    assert_eq!(bounded(pair.agent.closed()).await, CloseReason::Here);
+
+    let pair = Pair::new().await;
+    bounded(pair.listener.shutdown("handing over")).await;
+    assert_eq!(
+        bounded(pair.agent.closed()).await.to_string(),
+        "closed by the peer: handing over"
+    );
+    assert!(bounded(pair.listener.accept()).await.is_none());
+}
+
+/// A coordinator that dies without a word: its thread and everything in it is gone.
+struct Doomed {
+    address: SocketAddr,
+    die: oneshot::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Doomed {
+    fn start(identity: Identity) -> Doomed {
+        let (die, died) = oneshot::channel();
+        let (address_out, address) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            // What this task holds is dropped with the runtime, when nothing runs any more that
+            // could tell the peer.
+            runtime.spawn(async move {
+                let listener = Listener::bind(loopback(), &identity, Role::Agent).unwrap();
+                address_out.send(listener.local_addr()).unwrap();
+                let _peer = listener.accept().await.unwrap().handshake().await.unwrap();
+                std::future::pending::<()>().await;
+            });
+            runtime.block_on(died).unwrap();
+        });
+        Doomed {
+            address: address.recv().unwrap(),
+            die,
+            thread,
+        }
+    }
+
+    async fn meet_and_die(self, authority: &Authority) -> (SocketAddr, Connection) {
+        let dialer = Dialer::new(&authority.issue(Role::Agent, "host-1")).unwrap();
+        let (_, connection) = bounded(dialer.connect(self.address, Role::Coordinator))
+            .await
+            .unwrap();
+        self.die.send(()).unwrap();
+        self.thread.join().unwrap();
+        (self.address, connection)
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_falls_silent_is_noticed() {
+    let authority = Authority::new("prod");
+    let doomed = Doomed::start(authority.issue(Role::Coordinator, "control-1"));
+    let (_, connection) = doomed.meet_and_die(&authority).await;
+    assert_eq!(bounded(connection.closed()).await, CloseReason::Silence);
+}
+
+/// Told apart from silence by the reason, which the agent has at its next keep-alive.
+#[tokio::test]
+async fn a_listener_that_restarted_says_so() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Coordinator, "control-1");
+    let doomed = Doomed::start(identity.clone());
+    let (address, connection) = doomed.meet_and_die(&authority).await;
+    let _restarted = Listener::bind(address, &identity, Role::Agent).unwrap();
+    assert_eq!(
+        bounded(connection.closed()).await,
+        CloseReason::PeerRestarted
+    );
+}
+
+/// Adds another authority to those that an identity trusts.
+fn trust_also(own: &Authority, name: &str, other: &Authority) {
+    let path = own.files(name).join("ca.pem");
+    let mut both = fs::read(&path).unwrap();
+    both.extend(fs::read(other.ca().join("ca.pem")).unwrap());
+    fs::write(&path, both).unwrap();
+}
+
+/// Dials with any TLS configuration, by the name of a coordinator of `prod`, and waits for the
+/// refusal.
+async fn raw_meet(
+    listener: &Listener,
+    crypto: QuicClientConfig,
+) -> (quinn::ConnectionError, super::pair::Accepted) {
+    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+    config.transport_config(settings::transport(End::Dialer));
+    let endpoint = quinn::Endpoint::client(loopback()).unwrap();
+    let connecting = endpoint
+        .connect_with(config, listener.local_addr(), "coordinator.prod.matins")
+        .unwrap();
+    bounded(async {
+        tokio::join!(
+            async {
+                match connecting.await {
+                    Ok(connection) => connection.closed().await,
+                    Err(error) => error,
+                }
+            },
+            async { listener.accept().await.unwrap().handshake().await }
+        )
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_authority_speaks_for_its_own_cluster_alone() {
+    // The authority of `test` is made to believe that it is that of `prod`: its key signs a
+    // certificate for `prod`, and everybody trusts it.
+    let authority = Authority::new("test");
+    let ca_pem = fs::read_to_string(authority.ca().join("ca.pem")).unwrap();
+    let ca_key = fs::read_to_string(authority.ca().join("ca.key")).unwrap();
+    let issuer =
+        rcgen::Issuer::from_ca_cert_pem(&ca_pem, rcgen::KeyPair::from_pem(&ca_key).unwrap())
+            .unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names = ["host-1.agent.prod.matins".to_owned()];
+    let mut params = rcgen::CertificateParams::new(names).unwrap();
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let forged = params.signed_by(&key, &issuer).unwrap();
+
+    let out = authority.files("forged");
+    ca::issue(
+        &authority.ca(),
+        Role::Agent,
+        &"host-1".parse().unwrap(),
+        &out,
+        valid_from(now()),
+    )
+    .unwrap();
+    fs::write(out.join("cert.pem"), forged.pem()).unwrap();
+    fs::write(out.join("key.pem"), key.serialize_pem()).unwrap();
+    let error = said(&Identity::load(&out).unwrap_err());
+    assert!(error.contains("NameConstraintViolation"), "{error}");
+}

@@ -1,0 +1,183 @@
+//! Files of authorities and identities.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use protocol::{DurationMs, WallMs};
+
+use super::pair::{Authority, now, said, valid_from};
+use crate::ca::{self, CaError, Validity};
+use crate::{Identity, IdentityError, Role};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn keys_are_their_owners_alone() {
+    let authority = Authority::new("prod");
+    authority.issue(Role::Agent, "host-1");
+    for (path, expected) in [
+        (authority.ca(), 0o700),
+        (authority.ca().join("ca.key"), 0o600),
+        (authority.ca().join("ca.pem"), 0o644),
+        (authority.files("host-1"), 0o700),
+        (authority.files("host-1").join("key.pem"), 0o600),
+        (authority.files("host-1").join("cert.pem"), 0o644),
+        (authority.files("host-1").join("ca.pem"), 0o644),
+    ] {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+    let files = fs::read_dir(authority.files("host-1")).unwrap().count();
+    assert_eq!(files, 3, "the authority's key stays where it is");
+}
+
+#[test]
+fn an_identity_knows_its_name() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Coordinator, "control-1");
+    assert_eq!(
+        identity.name().to_string(),
+        "control-1.coordinator.prod.matins"
+    );
+    assert_eq!(
+        format!("{identity:?}"),
+        "Identity(control-1.coordinator.prod.matins)"
+    );
+}
+
+#[test]
+fn an_authority_is_not_overwritten() {
+    let authority = Authority::new("prod");
+    let before = fs::read(authority.ca().join("ca.key")).unwrap();
+    let cluster = "prod".parse().unwrap();
+    for remaining in ["ca.pem", "ca.key"] {
+        let error = ca::create(&authority.ca(), &cluster, valid_from(now())).unwrap_err();
+        assert!(matches!(error, CaError::Exists { .. }), "{}", said(&error));
+        // Half an authority is not overwritten either.
+        if remaining == "ca.pem" {
+            fs::remove_file(authority.ca().join("ca.pem")).unwrap();
+        }
+    }
+    assert_eq!(fs::read(authority.ca().join("ca.key")).unwrap(), before);
+}
+
+#[test]
+fn issuing_again_renews() {
+    let authority = Authority::new("prod");
+    authority.issue_expired(Role::Agent, "host-1");
+    let path = authority.files("host-1").join("cert.pem");
+    let before = fs::read(&path).unwrap();
+    authority.issue(Role::Agent, "host-1");
+    assert_ne!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn validity_that_makes_no_sense_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = "prod".parse().unwrap();
+    let day = DurationMs::from_secs(86_400);
+    for (now, lifetime) in [
+        (now(), DurationMs::ZERO),
+        (now(), DurationMs(-1)),
+        (now(), DurationMs(i64::MAX)),
+        (WallMs(0), day),
+        (WallMs(i64::MIN), day),
+        (WallMs(i64::MAX), day),
+    ] {
+        let result = ca::create(directory.path(), &cluster, Validity { now, lifetime });
+        assert!(
+            matches!(
+                result,
+                Err(CaError::Lifetime { .. } | CaError::Clock { .. })
+            ),
+            "{now} {lifetime}"
+        );
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_key_of_another_authority_signs_nothing() {
+    let authority = Authority::new("prod");
+    let other = Authority::new("prod");
+    fs::copy(other.ca().join("ca.key"), authority.ca().join("ca.key")).unwrap();
+    let out = authority.files("host-1");
+    let error = ca::issue(
+        &authority.ca(),
+        Role::Agent,
+        &"host-1".parse().unwrap(),
+        &out,
+        valid_from(now()),
+    )
+    .unwrap_err();
+    assert!(
+        matches!(error, CaError::Mismatch { .. }),
+        "{}",
+        said(&error)
+    );
+    assert!(!out.exists());
+}
+
+/// What an identity's directory can look like when something went wrong, and what is said then.
+#[test]
+fn files_that_do_not_belong_together_are_refused() {
+    type Spoil = fn(&Path, &Path);
+    let cases: [(&str, Spoil, &str); 7] = [
+        (
+            "key missing",
+            |own, _| fs::remove_file(own.join("key.pem")).unwrap(),
+            "reading ",
+        ),
+        (
+            "key open to everybody",
+            |own, _| {
+                let mode = fs::Permissions::from_mode(0o644);
+                fs::set_permissions(own.join("key.pem"), mode).unwrap();
+            },
+            "is open to everybody (mode 644); make it private: chmod 600",
+        ),
+        (
+            "key of somebody else",
+            |own, other| copy(other, own, "key.pem"),
+            "does not belong to",
+        ),
+        (
+            "authority of another cluster",
+            |own, other| copy(other, own, "ca.pem"),
+            "is not signed by an authority in",
+        ),
+        (
+            "certificate empty",
+            |own, _| fs::write(own.join("cert.pem"), "").unwrap(),
+            "holds no certificate",
+        ),
+        (
+            "certificate garbage",
+            |own, _| {
+                let garbage = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
+                fs::write(own.join("cert.pem"), garbage).unwrap();
+            },
+            "reading PEM from",
+        ),
+        (
+            "an authority's certificate for the own one",
+            |own, _| {
+                fs::copy(own.join("ca.pem"), own.join("cert.pem")).unwrap();
+            },
+            "does not state exactly one name of the form <name>.<role>.<cluster>.matins; its names: [prod.matins]",
+        ),
+    ];
+    fn copy(from: &Path, to: &Path, file: &str) {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+    for (case, spoil, expected) in cases {
+        let (authority, other) = (Authority::new("prod"), Authority::new("prod"));
+        authority.issue(Role::Agent, "host-1");
+        other.issue(Role::Agent, "host-1");
+        spoil(&authority.files("host-1"), &other.files("host-1"));
+        let error: IdentityError = Identity::load(&authority.files("host-1")).unwrap_err();
+        assert!(said(&error).contains(expected), "{case}: {}", said(&error));
+    }
+}
