@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptOutcome, Exit, Trigger};
 use crate::time::{WallMs, rfc3339};
-use crate::{AgentId, AgentName, AlertId, ExecutionId, JobId, JobName, RunId, Token, ids};
+use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token, ids};
 
 /// A job as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -165,6 +165,7 @@ pub struct Alert {
 
 /// `PUT /jobs/{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PutJobRequest {
     /// The manifest's YAML, one document.
     pub manifest: String,
@@ -185,12 +186,19 @@ pub struct PutJobAnswer {
 
 /// `DELETE /jobs/{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DeleteJobRequest {
     pub by: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteJobAnswer {
+    pub job: JobName,
+}
+
 /// `POST /jobs/{namespace}/{name}/runs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// An instant of the past that has no run; `null`: a run of no instant.
     #[serde(with = "rfc3339::option", default)]
@@ -201,6 +209,7 @@ pub struct RunRequest {
 
 /// `POST /runs/{id}/rerun`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RerunRequest {
     /// `null`: every shard that did not succeed.
     #[serde(default)]
@@ -211,6 +220,7 @@ pub struct RerunRequest {
 
 /// `POST /runs/{id}/cancel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CancelRequest {
     pub by: String,
     pub reason: String,
@@ -218,6 +228,7 @@ pub struct CancelRequest {
 
 /// `POST /runs/{id}/confirm`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ConfirmRequest {
     /// `null`: every shard that needs confirmation.
     #[serde(default)]
@@ -236,10 +247,41 @@ pub struct RunAnswer {
     pub state: String,
 }
 
+/// `GET /status`: the coordinator that answers, and what it looks after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub node: String,
+    /// Of Matins.
+    pub version: String,
+    /// The reign; `null` while this coordinator does not lead.
+    #[serde(with = "ids::text::option")]
+    pub epoch: Option<Epoch>,
+    /// `trusted`, or `held` after a step: then nothing fires.
+    pub clock: String,
+    /// How long the clock is held yet, if it is.
+    pub clock_held_ms: Option<i64>,
+    /// The time zone data that schedules are computed with.
+    pub tzdata: String,
+    /// Where agents attach (UDP), with the port in use.
+    pub agents_address: String,
+    /// Jobs in force.
+    pub jobs: u64,
+    /// Runs that are not final.
+    pub open_runs: u64,
+    /// Of these, runs that wait for a person.
+    pub needs_confirmation: u64,
+    /// Shards leased to agents now.
+    pub leases: u64,
+    /// Agents that ever attached, and those that may be given work now.
+    pub agents: u64,
+    pub agents_ready: u64,
+}
+
 /// Body of every answer that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// A word for programs: `not_found`, `refused`, `invalid`, `unauthorized`, `unavailable`.
+    /// A word for programs: `not_found`, `refused`, `invalid`, `unauthorized`, `unavailable`, and
+    /// `internal` where the coordinator itself is at fault.
     pub kind: String,
     /// What was being done, and to what.
     pub what: String,
