@@ -153,6 +153,7 @@ impl Core {
         let begin = BecomeActive {
             node: config.node,
             incarnation: config.incarnation,
+            tzdata: jobs::tzdata_version().to_owned(),
         };
         core.propose_in_no_epoch(Flight::BecomeActive, Command::BecomeActive(begin), now);
         core

@@ -53,7 +53,10 @@ enum Phase {
     },
     /// The attach is in the ledger's hands.
     Attaching,
-    Live { agent_id: AgentId, session: SessionId },
+    Live {
+        agent_id: AgentId,
+        session: SessionId,
+    },
 }
 
 /// An attach and when it arrived.

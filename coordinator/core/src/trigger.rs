@@ -164,3 +164,177 @@ pub fn start_deadline(manifest: &Manifest, anchor: WallMs, fire_time: WallMs) ->
         interval.max(manifest.misfire.after).min(START_DEADLINE_MAX)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const START: WallMs = WallMs(1_800_000_000_000);
+
+    fn manifest(cron: &str, misfire: &str) -> Manifest {
+        let yaml = format!(
+            "name: test/trigger\npurpose: test\nowner: test\n\
+             repeatable: {{ safe: true, how: test }}\n\
+             schedule: {{ cron: \"{cron}\", timezone: Etc/UTC }}\n\
+             misfire: {misfire}\noverlap: forbid\nexpected_duration: 1m\ntimeout: 5m\n\
+             run: {{ exec: [\"/bin/true\"] }}\n"
+        );
+        let mut manifests = jobs::parse_manifests("test.yaml", &yaml).expect("a good manifest");
+        manifests.remove(0)
+    }
+
+    /// Decides over the `seconds` after START, where the job's watermark stands.
+    fn decided(manifest: &Manifest, seconds: i64) -> Vec<Decision> {
+        let owed = Owed {
+            manifest,
+            anchor: START,
+            from: START,
+        };
+        decide(owed, START + DurationMs::from_secs(seconds), Rules::all())
+    }
+
+    /// One word a decision: the second it is for, and what becomes of it.
+    fn words(decisions: &[Decision]) -> Vec<String> {
+        let second = |at: &WallMs| (at.0 - START.0) / 1000;
+        decisions
+            .iter()
+            .map(|decision| match decision {
+                Decision::Run {
+                    fire_time, trigger, ..
+                } => {
+                    format!("{}:{}", second(fire_time), trigger.as_str())
+                }
+                Decision::Missed { fire_time, .. } => format!("{}:missed", second(fire_time)),
+                Decision::Gap { count, .. } => format!("gap of {count}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn late_fires_run_and_of_the_missed_only_the_newest_is_judged() {
+        let check = |misfire: &str, seconds: i64, expected: &[&str]| {
+            let manifest = manifest("@every 10s", misfire);
+            assert_eq!(
+                words(&decided(&manifest, seconds)),
+                expected,
+                "{misfire} {seconds}"
+            );
+        };
+        check("{ policy: run_now, after: 15s }", 9, &[]);
+        check("{ policy: run_now, after: 15s }", 10, &["10:scheduled"]);
+        check(
+            "{ policy: skip, after: 15s }",
+            25,
+            &["10:scheduled", "20:scheduled"],
+        );
+        check(
+            "{ policy: skip, after: 15s }",
+            26,
+            &["10:missed", "20:scheduled"],
+        );
+        check(
+            "{ policy: run_now, after: 15s }",
+            26,
+            &["10:catch_up", "20:scheduled"],
+        );
+        check(
+            "{ policy: run_now, after: 15s }",
+            58,
+            &["gap of 3", "40:catch_up", "50:scheduled"],
+        );
+        check(
+            "{ within: 20s, after: 15s }",
+            59,
+            &["gap of 3", "40:catch_up", "50:scheduled"],
+        );
+        check(
+            "{ within: 15s, after: 5s }",
+            58,
+            &["gap of 4", "50:catch_up"],
+        );
+        check(
+            "{ within: 15s, after: 1s }",
+            56,
+            &["gap of 4", "50:catch_up"],
+        );
+    }
+
+    #[test]
+    fn a_year_of_missed_seconds_is_one_gap_and_a_bounded_number_of_runs() {
+        let manifest = manifest("@every 1s", "{ policy: run_now, after: 1h }");
+        let year = 365 * 86_400;
+        let decisions = decided(&manifest, year);
+        assert_eq!(decisions.len(), LATE_AT_MOST + 2);
+        let Decision::Gap { count, .. } = decisions[0] else {
+            panic!("{:?}", decisions[0])
+        };
+        assert_eq!(count, year as u64 - LATE_AT_MOST as u64 - 1);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_decides_nothing() {
+        let manifest = manifest("@every 1s", "{ policy: run_now, after: 1h }");
+        let owed = Owed {
+            manifest: &manifest,
+            anchor: START,
+            from: START,
+        };
+        assert_eq!(
+            decide(owed, START - DurationMs(7_200_000), Rules::all()),
+            []
+        );
+        assert_eq!(decide(owed, START, Rules::all()), []);
+    }
+
+    #[test]
+    fn the_default_start_deadline_is_an_interval_but_not_less_than_harmless_lateness() {
+        let check = |cron: &str, expected_s: i64| {
+            let manifest = manifest(cron, "{ policy: skip, after: 60s }");
+            assert_eq!(
+                start_deadline(&manifest, START, START).0,
+                expected_s * 1000,
+                "{cron}"
+            );
+        };
+        check("@every 10s", 60);
+        check("@every 10m", 600);
+        check("@every 3d", 86_400);
+    }
+
+    proptest! {
+        /// However the time from the watermark to now is cut into decisions, every instant gets
+        /// exactly one: the schedule is tiled.
+        #[test]
+        fn any_cut_tiles_the_schedule(
+            period in 1i64..200,
+            after in 1i64..300,
+            policy in prop_oneof![Just("run_now"), Just("skip")],
+            cuts in proptest::collection::vec(1i64..2_000_000, 1..12),
+        ) {
+            let misfire = format!("{{ policy: {policy}, after: {after}s }}");
+            let manifest = manifest(&format!("@every {period}s"), &misfire);
+            let mut from = START;
+            let mut covered = 0u64;
+            let mut last = START;
+            for cut in cuts {
+                let through = from + DurationMs(cut);
+                let owed = Owed { manifest: &manifest, anchor: START, from };
+                for decision in decide(owed, through, Rules::all()) {
+                    let (at, count) = match decision {
+                        Decision::Run { fire_time, .. } | Decision::Missed { fire_time, .. } => {
+                            prop_assert_eq!((fire_time.0 - START.0) % (period * 1000), 0);
+                            (fire_time, 1)
+                        }
+                        Decision::Gap { through, count, .. } => (through, count),
+                    };
+                    prop_assert!(at > last && at <= through, "{at:?} after {last:?}");
+                    last = at;
+                    covered += count;
+                }
+                from = through;
+            }
+            prop_assert_eq!(covered, ((from.0 - START.0) / (period * 1000)) as u64);
+        }
+    }
+}
