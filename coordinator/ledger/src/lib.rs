@@ -1,1 +1,40 @@
+//! The durable truth: what was expected, what ran, who holds which lease.
+//!
+//! The ledger is a SQLite database changed in one way only: a batch of typed [`Command`]s is
+//! applied in log order, one transaction a batch. Applying is synchronous, deterministic and
+//! total. It reads no clock (the time comes with the [`Proposal`]), draws no random number,
+//! evaluates no schedule (the proposer did, and `apply` re-checks the claim against the version
+//! and watermark it meets) and cannot panic; a command that does not fit the state it meets is
+//! answered with a [`Refusal`], which is an outcome like any other.
+//!
+//! **The state is the tables, nothing beside them.** What the scheduler keeps in memory is a
+//! [`WorkingSet`]: loaded from the tables at start, and kept up by the [`Change`]s (after-images
+//! of rows) that every outcome carries. The two must always be equal; the simulation checks it.
+//!
+//! [`Store::propose`] is the whole interface for writing. A replicated log takes its place
+//! without touching anything else.
 
+mod apply;
+mod codes;
+pub mod command;
+mod decisions;
+mod meta;
+mod outcome;
+mod overlap;
+mod reader;
+mod rows;
+mod schema;
+mod settle;
+mod store;
+mod tables;
+#[cfg(test)]
+mod testing;
+mod working_set;
+
+pub use command::{Command, Proposal};
+pub use outcome::{Change, Done, Outcome, PutKind, Refusal};
+pub use rows::{
+    AgentRow, JobRow, Lease, Namespace, RunRow, RunState, ShardRow, ShardState, VersionRow,
+};
+pub use store::{Store, StoreError};
+pub use working_set::WorkingSet;

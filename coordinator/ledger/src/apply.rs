@@ -1,0 +1,199 @@
+//! Applying one command: the flat `match`, and what every command's `apply` gets to work with.
+
+use std::collections::BTreeMap;
+
+use protocol::{AgentId, Epoch, JobId, Rule, Rules, RunId, WallMs};
+use rusqlite::{Connection, ErrorCode};
+
+use crate::command::{Command, Proposal};
+use crate::meta::Meta;
+use crate::outcome::{Change, Done, Outcome, Refusal};
+use crate::rows::{AgentRow, JobRow, RunRow, ShardRow, VersionRow};
+
+/// Longest text of a person or host that is kept, in bytes.
+pub(crate) const TEXT_BYTES_MAX: usize = 2048;
+
+/// The state that a command meets, and the record of what it changes.
+pub(crate) struct Context<'a> {
+    /// Inside the batch's transaction and the command's savepoint.
+    pub(crate) conn: &'a Connection,
+    pub(crate) rules: Rules,
+    /// The proposer's wall time.
+    pub(crate) at: WallMs,
+    pub(crate) meta: &'a mut Meta,
+    pub(crate) changes: Changes,
+}
+
+/// Why an `apply` does not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// An outcome like any other.
+    Refused(Refusal),
+    /// The database failed: nothing may be answered any more.
+    Failed(rusqlite::Error),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Stop {
+        // A command that a table does not take is the command's fault, not the disk's: without
+        // this, one such command would stop every replica for ever.
+        if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
+            return Stop::Refused(Refusal::Constraint {
+                what: error.to_string(),
+            });
+        }
+        Stop::Failed(error)
+    }
+}
+
+pub(crate) fn malformed(what: impl Into<String>) -> Stop {
+    Stop::Refused(Refusal::Malformed { what: what.into() })
+}
+
+/// After-images of changed rows: of each row the last one, in the order in which
+/// [`crate::WorkingSet::absorb`] can take them.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    epoch: Option<Epoch>,
+    versions: BTreeMap<(JobId, u32), VersionRow>,
+    runs: BTreeMap<RunId, RunRow>,
+    shards: BTreeMap<(RunId, u32), ShardRow>,
+    jobs: BTreeMap<JobId, JobRow>,
+    agents: BTreeMap<AgentId, AgentRow>,
+}
+
+impl Changes {
+    pub(crate) fn epoch(&mut self, epoch: Epoch) {
+        self.epoch = Some(epoch);
+    }
+
+    pub(crate) fn version(&mut self, row: &VersionRow) {
+        self.versions.insert((row.job_id, row.version), row.clone());
+    }
+
+    pub(crate) fn run(&mut self, row: &RunRow) {
+        self.runs.insert(row.run_id, row.clone());
+    }
+
+    pub(crate) fn shard(&mut self, row: &ShardRow) {
+        self.shards.insert((row.run_id, row.shard), row.clone());
+    }
+
+    pub(crate) fn job(&mut self, row: &JobRow) {
+        self.jobs.insert(row.job_id, row.clone());
+    }
+
+    pub(crate) fn agent(&mut self, row: &AgentRow) {
+        self.agents.insert(row.agent_id, row.clone());
+    }
+
+    fn into_list(self) -> Vec<Change> {
+        // Jobs after runs: a job that moves on to a new version lets go of the old one, unless an
+        // open run, which must be known by then, still holds it.
+        let epoch = self.epoch.map(Change::Epoch).into_iter();
+        epoch
+            .chain(self.versions.into_values().map(Change::Version))
+            .chain(self.runs.into_values().map(Change::Run))
+            .chain(self.shards.into_values().map(Change::Shard))
+            .chain(self.jobs.into_values().map(Change::Job))
+            .chain(self.agents.into_values().map(Change::Agent))
+            .collect()
+    }
+}
+
+/// Applies one command. `Err` is a failure of the database; everything else is an outcome.
+pub(crate) fn apply(
+    conn: &Connection,
+    rules: Rules,
+    meta: &mut Meta,
+    proposal: &Proposal,
+) -> rusqlite::Result<Outcome> {
+    conn.prepare_cached("SAVEPOINT command")?.execute([])?;
+    let before = *meta;
+    let mut context = Context {
+        conn,
+        rules,
+        at: proposal.at,
+        meta,
+        changes: Changes::default(),
+    };
+    let result = match context.judge_epoch(proposal) {
+        Ok(()) => context.carry_out(&proposal.command),
+        Err(refusal) => Err(refusal.into()),
+    };
+    let changes = context.changes;
+    let outcome = match result {
+        Ok(done) => Outcome {
+            result: Ok(done),
+            changes: changes.into_list(),
+        },
+        Err(Stop::Refused(refusal)) => {
+            conn.prepare_cached("ROLLBACK TO command")?.execute([])?;
+            *meta = before;
+            Outcome {
+                result: Err(refusal),
+                changes: Vec::new(),
+            }
+        }
+        Err(Stop::Failed(error)) => return Err(error),
+    };
+    conn.prepare_cached("RELEASE command")?.execute([])?;
+    meta.last_applied += 1;
+    Ok(outcome)
+}
+
+impl Context<'_> {
+    fn judge_epoch(&self, proposal: &Proposal) -> Result<(), Refusal> {
+        let Some(got) = proposal.epoch else {
+            return Ok(());
+        };
+        // Who begins a reign cannot be of it yet.
+        let begins = matches!(proposal.command, Command::BecomeActive(_));
+        if begins || self.meta.epoch == Some(got) || !self.rules.on(Rule::EpochChecked) {
+            return Ok(());
+        }
+        Err(Refusal::StaleEpoch {
+            got,
+            current: self.meta.epoch.unwrap_or(Epoch(0)),
+        })
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Result<Done, Stop> {
+        match command {
+            Command::BecomeActive(command) => command.apply(self),
+            Command::PutJob(command) => command.apply(self),
+            Command::DeleteJob(command) => command.apply(self),
+            Command::Fire(command) => command.apply(self),
+            Command::Admit(command) => command.apply(self),
+            Command::SkipWaiting(command) => command.apply(self),
+            Command::Unplaceable(command) => command.apply(self),
+            Command::Grant(command) => command.apply(self),
+            Command::MarkStarted(command) => command.apply(self),
+            Command::Finish(command) => command.apply(self),
+            Command::Expire(command) => command.apply(self),
+            Command::AttachAgent(command) => command.apply(self),
+            Command::EndSession(command) => command.apply(self),
+            Command::Quarantine(command) => command.apply(self),
+            Command::ManualRun(command) => command.apply(self),
+            Command::Rerun(command) => command.apply(self),
+            Command::CancelRun(command) => command.apply(self),
+            Command::Confirm(command) => command.apply(self),
+            Command::RaiseAlert(command) => command.apply(self),
+        }
+    }
+}
+
+/// What is kept of a text: its beginning, cut between two characters.
+pub(crate) fn clip(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,196 @@
+//! The integers that stand for states and kinds in the tables.
+//!
+//! They are on disk and in other replicas: never renumber one, never use one again, only add. The
+//! words beside them are for the views; both come from the same list, so they cannot drift.
+
+use jobs::Overlap;
+use protocol::attempt::{AttemptOutcome, Trigger};
+use rusqlite::Row;
+use rusqlite::types::{FromSqlError, Type};
+
+use crate::command::{AlertKind, GapReason};
+use crate::rows::{Namespace, RunState};
+
+/// A kind that is written as an integer.
+pub(crate) trait Coded: Copy + 'static {
+    const ALL: &'static [Self];
+    fn code(self) -> i64;
+    fn from_code(code: i64) -> Option<Self>;
+    fn word(self) -> &'static str;
+}
+
+macro_rules! coded {
+    ($type:ident: $($variant:ident = $code:literal),+ $(,)?) => {
+        impl Coded for $type {
+            const ALL: &'static [$type] = &[$($type::$variant),+];
+            fn code(self) -> i64 {
+                match self {
+                    $($type::$variant => $code),+
+                }
+            }
+            fn from_code(code: i64) -> Option<$type> {
+                match code {
+                    $($code => Some($type::$variant),)+
+                    _ => None,
+                }
+            }
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+        }
+    };
+}
+
+/// Runs with a smaller code are open: the partial index on `runs` says so too.
+pub(crate) const FIRST_FINAL_RUN_STATE: i64 = 4;
+
+coded!(RunState:
+    Waiting = 0,
+    Ready = 1,
+    Running = 2,
+    NeedsConfirmation = 3,
+    Succeeded = 4,
+    Failed = 5,
+    Cancelled = 6,
+    Skipped = 7,
+    Missed = 8,
+);
+
+/// The states of a shard without what goes with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShardKind {
+    Pending,
+    Leased,
+    Succeeded,
+    NeedsConfirmation,
+    Cancelled,
+}
+
+impl ShardKind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            ShardKind::Pending => "pending",
+            ShardKind::Leased => "leased",
+            ShardKind::Succeeded => "succeeded",
+            ShardKind::NeedsConfirmation => "needs_confirmation",
+            ShardKind::Cancelled => "cancelled",
+        }
+    }
+}
+
+coded!(ShardKind:
+    Pending = 0,
+    Leased = 1,
+    Succeeded = 2,
+    NeedsConfirmation = 3,
+    Cancelled = 4,
+);
+
+coded!(Namespace: Scheduled = 0, Manual = 1);
+
+coded!(Trigger: Scheduled = 0, CatchUp = 1, Manual = 2, Rerun = 3);
+
+coded!(AttemptOutcome:
+    Succeeded = 0,
+    Failed = 1,
+    TimedOut = 2,
+    Lost = 3,
+    Interrupted = 4,
+    Cancelled = 5,
+    Refused = 6,
+    NeverStarted = 7,
+);
+
+// In words of its own, because the type lives in another crate.
+impl Coded for Overlap {
+    const ALL: &'static [Overlap] = &[Overlap::Forbid, Overlap::Queue];
+    fn code(self) -> i64 {
+        match self {
+            Overlap::Forbid => 0,
+            Overlap::Queue => 1,
+        }
+    }
+    fn from_code(code: i64) -> Option<Overlap> {
+        match code {
+            0 => Some(Overlap::Forbid),
+            1 => Some(Overlap::Queue),
+            _ => None,
+        }
+    }
+    fn word(self) -> &'static str {
+        match self {
+            Overlap::Forbid => "forbid",
+            Overlap::Queue => "queue",
+        }
+    }
+}
+
+coded!(GapReason: GivenUpAfterOutage = 0, UnreadableManifest = 1);
+
+coded!(AlertKind:
+    UnreadableJob = 0,
+    FlappingLeader = 1,
+    OverlapSkipped = 2,
+    StartDeadlinePassed = 3,
+    GivenUp = 4,
+    NeedsConfirmation = 5,
+    DuplicateAgent = 6,
+);
+
+/// Reads a column that holds a code. A code that nobody wrote is damage, not a value.
+pub(crate) fn coded<T: Coded>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    coded_option(row, column)?
+        .ok_or_else(|| damaged(column, Type::Null, "an integer code is missing"))
+}
+
+pub(crate) fn coded_option<T: Coded>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    row.get::<_, Option<i64>>(column)?
+        .map(|code| {
+            T::from_code(code).ok_or_else(|| {
+                damaged(column, Type::Integer, &format!("code {code} means nothing"))
+            })
+        })
+        .transpose()
+}
+
+/// What a reader answers for a cell that no apply can have written.
+pub(crate) fn damaged(column: usize, kind: Type, what: &str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(
+        column,
+        kind,
+        Box::new(FromSqlError::Other(what.to_owned().into())),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Coded + PartialEq + std::fmt::Debug>() {
+        let mut codes: Vec<i64> = T::ALL.iter().map(|value| value.code()).collect();
+        for value in T::ALL {
+            assert_eq!(T::from_code(value.code()), Some(*value));
+        }
+        codes.dedup();
+        assert_eq!(codes.len(), T::ALL.len());
+        assert_eq!(T::from_code(-1), None);
+    }
+
+    #[test]
+    fn codes_come_back() {
+        check::<RunState>();
+        check::<ShardKind>();
+        check::<Namespace>();
+        check::<Trigger>();
+        check::<AttemptOutcome>();
+        check::<GapReason>();
+        check::<AlertKind>();
+    }
+
+    #[test]
+    fn the_first_final_code_divides_open_from_final() {
+        for state in RunState::ALL {
+            assert_eq!(state.is_final(), state.code() >= FIRST_FINAL_RUN_STATE);
+        }
+    }
+}

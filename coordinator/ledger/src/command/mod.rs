@@ -1,0 +1,82 @@
+//! The commands, one file each: the struct, its `apply`, its tests.
+//!
+//! A [`Command`] is a fact or a decision that its proposer computed from a state that may have
+//! moved meanwhile. Its `apply` therefore judges it again against the state it meets.
+
+use protocol::{Epoch, WallMs};
+use serde::{Deserialize, Serialize};
+
+mod admit;
+mod attach_agent;
+mod become_active;
+mod cancel_run;
+mod confirm;
+mod delete_job;
+mod end_session;
+mod expire;
+mod finish;
+mod fire;
+mod grant;
+mod manual_run;
+mod mark_started;
+mod put_job;
+mod quarantine;
+mod raise_alert;
+mod rerun;
+mod skip_waiting;
+mod unplaceable;
+
+pub use admit::Admit;
+pub use attach_agent::AttachAgent;
+pub use become_active::BecomeActive;
+pub use cancel_run::CancelRun;
+pub use confirm::{Confirm, Verdict};
+pub use delete_job::DeleteJob;
+pub use end_session::EndSession;
+pub use expire::Expire;
+pub use finish::Finish;
+pub use fire::{Decision, Fire, GapReason};
+pub use grant::Grant;
+pub use manual_run::ManualRun;
+pub use mark_started::MarkStarted;
+pub use put_job::{PutJob, Settlement};
+pub use quarantine::Quarantine;
+pub use raise_alert::{AlertKind, RaiseAlert};
+pub use rerun::{Rerun, RerunScope};
+pub use skip_waiting::SkipWaiting;
+pub use unplaceable::Unplaceable;
+
+/// A command on its way into the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The reign in which the scheduler decided it; refused when another has begun. `None` for
+    /// what is true in any reign: a person's wish, a receipt.
+    pub epoch: Option<Epoch>,
+    /// Wall time at the proposer, for the record; no decision rests on it.
+    pub at: WallMs,
+    pub command: Command,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Command {
+    BecomeActive(BecomeActive),
+    PutJob(PutJob),
+    DeleteJob(DeleteJob),
+    Fire(Fire),
+    Admit(Admit),
+    SkipWaiting(SkipWaiting),
+    Unplaceable(Unplaceable),
+    Grant(Grant),
+    MarkStarted(MarkStarted),
+    Finish(Finish),
+    Expire(Expire),
+    AttachAgent(AttachAgent),
+    EndSession(EndSession),
+    Quarantine(Quarantine),
+    ManualRun(ManualRun),
+    Rerun(Rerun),
+    CancelRun(CancelRun),
+    Confirm(Confirm),
+    RaiseAlert(RaiseAlert),
+}

@@ -1,0 +1,170 @@
+//! What applying a command answers: what was done, or why not, and which rows changed.
+
+use protocol::attempt::AttemptOutcome;
+use protocol::{AgentId, Epoch, ExecutionId, JobId, RunId, SessionId, Token, WallMs};
+use serde::{Deserialize, Serialize};
+
+use crate::rows::{AgentRow, JobRow, RunRow, RunState, ShardRow, VersionRow};
+
+/// Only an outcome causes an effect: nobody hears of a command before it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub result: Result<Done, Refusal>,
+    /// After-images of every row of the working set that changed, in an order in which
+    /// [`crate::WorkingSet::absorb`] can take them: versions and runs before their shards.
+    pub changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    Epoch(Epoch),
+    Job(JobRow),
+    Version(VersionRow),
+    Run(RunRow),
+    Shard(ShardRow),
+    Agent(AgentRow),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutKind {
+    Created,
+    /// The name had been deleted: the same job goes on, with its watermark.
+    Revived,
+    Changed,
+    Renamed,
+    /// The version in force has the same manifest; nothing was done.
+    Unchanged,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    Active {
+        epoch: Epoch,
+    },
+    JobPut {
+        job_id: JobId,
+        version: u32,
+        kind: PutKind,
+    },
+    JobDeleted,
+    /// The runs written, in the order of their fire times, with the state each got.
+    Fired {
+        runs: Vec<(RunId, RunState)>,
+    },
+    Admitted,
+    Skipped,
+    GivenToPerson,
+    Granted {
+        token: Token,
+        run_id: RunId,
+        shard: u32,
+        attempt: u32,
+    },
+    Started,
+    /// `counted` is false for a receipt that came after a later grant: recorded as stale.
+    Finished {
+        counted: bool,
+    },
+    Expired,
+    Attached {
+        agent_id: AgentId,
+        session: SessionId,
+        /// Attempts in the agent's table that are not current.
+        kill: Vec<Token>,
+        /// Leases that ended by this attach, and how.
+        released: Vec<(Token, AttemptOutcome)>,
+    },
+    SessionEnded,
+    Quarantined,
+    RunStarted {
+        run_id: RunId,
+        state: RunState,
+    },
+    Rerun {
+        execution_id: ExecutionId,
+        execution: u32,
+        state: RunState,
+    },
+    /// Leases that are now `cancelling`; the agents that hold them are to be told.
+    Cancelled {
+        leases: Vec<(AgentId, Token)>,
+    },
+    Confirmed {
+        state: RunState,
+    },
+    AlertRaised,
+}
+
+/// Why a command was not carried out. The state is as if it had never come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Refusal {
+    #[error("the command is of {got}, but {current} leads now")]
+    StaleEpoch { got: Epoch, current: Epoch },
+    #[error(
+        "computed for version {expected_version} through {expected_through}, but version {version} has settled through {fired_through}"
+    )]
+    WatermarkMoved {
+        expected_version: u32,
+        expected_through: WallMs,
+        version: u32,
+        fired_through: WallMs,
+    },
+    #[error("the command contradicts itself: {what}")]
+    Malformed { what: String },
+    /// No rule foresaw it, but a table does not take it.
+    #[error("the ledger's tables do not take it: {what}")]
+    Constraint { what: String },
+    #[error("there is no job {job}")]
+    NoSuchJob { job: String },
+    #[error("there is no {run}")]
+    NoSuchRun { run: RunId },
+    #[error("{run} has no shard {shard}")]
+    NoSuchShard { run: RunId, shard: u32 },
+    #[error("`{name}` is the name of another job ({job_id})")]
+    NameTaken { name: String, job_id: JobId },
+    #[error(
+        "`{name}` was renamed to `{now}`: apply it under that name, or give this job another name"
+    )]
+    NameRetired { name: String, now: String },
+    #[error("{run} is {}; this needs a run that is {needed}", state.as_str())]
+    WrongRunState {
+        run: RunId,
+        state: RunState,
+        needed: String,
+    },
+    #[error("shard {shard} of {run} is {state}; this needs one that is {needed}")]
+    WrongShardState {
+        run: RunId,
+        shard: u32,
+        state: String,
+        needed: String,
+    },
+    #[error("{live} of this job is still live, and its overlap policy is {policy}")]
+    Overlap { live: RunId, policy: String },
+    #[error(
+        "{fire_time} is not yet settled (settled through {fired_through}): it will fire by itself"
+    )]
+    InFuture {
+        fire_time: WallMs,
+        fired_through: WallMs,
+    },
+    #[error("{fire_time} already has {run}; rerun that one")]
+    AlreadyHasRun { fire_time: WallMs, run: RunId },
+    #[error("{leases} leases of this job are still live; cancel its runs and wait for them to end")]
+    LeasesLive { leases: u32 },
+    #[error("there is no {agent}")]
+    NoSuchAgent { agent: AgentId },
+    #[error("{session} is not the agent's live session")]
+    NoSession { session: SessionId },
+    #[error("the agent is quarantined: {reason}")]
+    Quarantined { reason: String },
+    #[error("there is no such lease: {token}")]
+    NoSuchToken { token: Token },
+    #[error("{token} was granted to another agent")]
+    NotYourToken { token: Token },
+    #[error("{token} is not the shard's current lease")]
+    NotCurrent { token: Token },
+    #[error("{token} has already ended")]
+    AlreadyEnded { token: Token },
+}

@@ -1,0 +1,192 @@
+//! Rows of the working set, as types that cannot hold nonsense.
+
+use std::sync::Arc;
+
+use protocol::attempt::Trigger;
+use protocol::message::Incarnation;
+use protocol::{
+    AgentId, AgentName, DurationMs, ExecutionId, JobId, JobName, RunId, SessionId, Token, WallMs,
+};
+use serde::{Deserialize, Serialize};
+
+/// A job that is not deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobRow {
+    pub job_id: JobId,
+    pub name: JobName,
+    /// The version in force.
+    pub version: u32,
+    /// The watermark: every instant up to and including this one is settled.
+    pub fired_through: WallMs,
+    pub deleted: bool,
+}
+
+/// One version of a job's manifest: in force from `starts` until the next one starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionRow {
+    pub job_id: JobId,
+    pub version: u32,
+    /// First moment of its interval, and the anchor of `@every`.
+    pub starts: WallMs,
+    /// Canonical JSON of the manifest, as stored. Reading it may fail: then this job, and no
+    /// other, stands still and a person is told.
+    pub manifest: Arc<str>,
+}
+
+/// Fires of the schedule and runs that people ask for live in separate name spaces, so neither
+/// can take the other's (job, fire time).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Namespace {
+    Scheduled,
+    Manual,
+}
+
+impl Namespace {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Namespace::Scheduled => "scheduled",
+            Namespace::Manual => "manual",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Admitted, but another run of the job must end first.
+    Waiting,
+    /// Its shards may be granted; none has been since it became so.
+    Ready,
+    Running,
+    /// No shard is pending or leased, and at least one needs a person.
+    NeedsConfirmation,
+    Succeeded,
+    /// Given up by a person.
+    Failed,
+    Cancelled,
+    Skipped,
+    Missed,
+}
+
+impl RunState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RunState::Waiting => "waiting",
+            RunState::Ready => "ready",
+            RunState::Running => "running",
+            RunState::NeedsConfirmation => "needs_confirmation",
+            RunState::Succeeded => "succeeded",
+            RunState::Failed => "failed",
+            RunState::Cancelled => "cancelled",
+            RunState::Skipped => "skipped",
+            RunState::Missed => "missed",
+        }
+    }
+
+    /// Live runs are what `overlap` asks about.
+    pub const fn is_live(self) -> bool {
+        matches!(self, RunState::Ready | RunState::Running)
+    }
+
+    /// Final within the execution: only a rerun leaves it.
+    pub const fn is_final(self) -> bool {
+        matches!(
+            self,
+            RunState::Succeeded
+                | RunState::Failed
+                | RunState::Cancelled
+                | RunState::Skipped
+                | RunState::Missed
+        )
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    pub run_id: RunId,
+    pub job_id: JobId,
+    pub version: u32,
+    pub namespace: Namespace,
+    pub fire_time: WallMs,
+    /// Nominal local times the fire stands for; empty for a manual run of no instant.
+    pub nominal: Vec<String>,
+    pub state: RunState,
+    /// Why it is in this state, where the state alone does not say.
+    pub reason: Option<String>,
+    /// 1 for the first execution; a rerun adds one.
+    pub execution: u32,
+    pub execution_id: ExecutionId,
+    pub trigger: Trigger,
+    /// Position at which this execution left `waiting`; `None` while it waits.
+    pub fence: Option<i64>,
+    /// When this execution was admitted.
+    pub admitted_at: WallMs,
+    /// How long after `admitted_at` it may still start; `None`: without limit.
+    pub start_deadline: Option<DurationMs>,
+    pub shards: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardRow {
+    pub run_id: RunId,
+    pub shard: u32,
+    pub state: ShardState,
+    /// Why it is in this state, where the state alone does not say.
+    pub reason: Option<String>,
+    /// Attempts of this execution that used up a retry.
+    pub retries_used: u32,
+    /// Ends in a row that used up none (`interrupted`, `refused`, `never_started`).
+    pub free_ends: u32,
+    /// Leases granted in this execution.
+    pub attempts: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardState {
+    /// May be granted `delay` after `since`. Each leader waits out what is left of it on its own
+    /// boot clock, never more than `delay`.
+    Pending {
+        since: WallMs,
+        delay: DurationMs,
+    },
+    Leased(Lease),
+    Succeeded,
+    NeedsConfirmation,
+    Cancelled,
+}
+
+/// The one live lease of a shard. Ends by receipt or expiry, nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub token: Token,
+    pub agent_id: AgentId,
+    pub cancelling: bool,
+}
+
+impl ShardState {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ShardState::Pending { .. } => "pending",
+            ShardState::Leased(_) => "leased",
+            ShardState::Succeeded => "succeeded",
+            ShardState::NeedsConfirmation => "needs_confirmation",
+            ShardState::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentRow {
+    pub agent_id: AgentId,
+    pub name: AgentName,
+    /// The live session; `None` once it has ended.
+    pub session: Option<SessionId>,
+    pub boot_id: String,
+    pub supervisor: Incarnation,
+    pub slots: u32,
+    pub quarantined: bool,
+    /// Reigns that began since the agent last attached: `BecomeActive` adds one for every agent,
+    /// `AttachAgent` sets it to 0.
+    pub silent_reigns: u32,
+}

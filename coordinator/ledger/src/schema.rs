@@ -1,0 +1,453 @@
+//! The tables, and the views in which people read them.
+//!
+//! Tables hold integers: ids, codes of states, milliseconds. Views show names, words and RFC 3339.
+//! Every table has an explicit key, so that a copy made in any way has the same rows in the same
+//! places. The only indexes beside the keys are the one that makes (job, namespace, fire time)
+//! unique and the small one over open runs; granting and finishing a shard touch neither, but for
+//! the first grant and the last end of a run.
+
+use protocol::attempt::{AttemptOutcome, Trigger};
+use protocol::{Rule, Rules};
+use rusqlite::Connection;
+
+use crate::codes::{Coded, FIRST_FINAL_RUN_STATE, ShardKind};
+use crate::command::{AlertKind, GapReason};
+use crate::rows::{Namespace, RunState};
+
+/// Raised with every change of what follows; a ledger of another version is not opened.
+pub(crate) const SCHEMA_VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    schema_version INTEGER NOT NULL,
+    last_applied INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    epoch INTEGER,
+    tzdata TEXT,
+    jobs INTEGER NOT NULL,
+    runs INTEGER NOT NULL,
+    executions INTEGER NOT NULL,
+    agents INTEGER NOT NULL,
+    alerts INTEGER NOT NULL,
+    gaps INTEGER NOT NULL,
+    audits INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE reigns (
+    epoch INTEGER PRIMARY KEY,
+    node TEXT NOT NULL,
+    incarnation INTEGER NOT NULL,
+    at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+    job_id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    fired_through INTEGER NOT NULL,
+    deleted INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE names (
+    name TEXT PRIMARY KEY,
+    job_id INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE versions (
+    job_id INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    starts INTEGER NOT NULL,
+    ends INTEGER,
+    manifest TEXT NOT NULL,
+    shards INTEGER NOT NULL,
+    overlap INTEGER NOT NULL,
+    safe INTEGER NOT NULL,
+    retry_at_most INTEGER NOT NULL,
+    backoff_ms TEXT NOT NULL,
+    put_at INTEGER NOT NULL,
+    put_by TEXT NOT NULL,
+    PRIMARY KEY (job_id, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+    run_id INTEGER PRIMARY KEY,
+    job_id INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    namespace INTEGER NOT NULL,
+    fire_time INTEGER NOT NULL,
+    nominal TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    reason TEXT,
+    execution INTEGER NOT NULL,
+    execution_id INTEGER NOT NULL,
+    trigger INTEGER NOT NULL,
+    fence INTEGER,
+    admitted_at INTEGER NOT NULL,
+    start_deadline_ms INTEGER,
+    shards INTEGER NOT NULL,
+    pending INTEGER NOT NULL,
+    leased INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    needs_confirmation INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    ended_at INTEGER
+) STRICT;
+
+CREATE TABLE executions (
+    run_id INTEGER NOT NULL,
+    execution INTEGER NOT NULL,
+    execution_id INTEGER NOT NULL,
+    trigger INTEGER NOT NULL,
+    asked_by TEXT,
+    reason TEXT,
+    admitted_at INTEGER NOT NULL,
+    PRIMARY KEY (run_id, execution)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE shards (
+    run_id INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    reason TEXT,
+    since INTEGER NOT NULL,
+    delay_ms INTEGER NOT NULL,
+    token INTEGER,
+    agent_id INTEGER,
+    cancelling INTEGER NOT NULL,
+    again INTEGER NOT NULL,
+    retries_used INTEGER NOT NULL,
+    free_ends INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    PRIMARY KEY (run_id, shard)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE attempts (
+    token INTEGER PRIMARY KEY,
+    earlier INTEGER,
+    run_id INTEGER NOT NULL,
+    shard INTEGER NOT NULL,
+    execution INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    agent_id INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    granted_at INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at INTEGER,
+    outcome INTEGER,
+    receipt INTEGER NOT NULL,
+    exit_code INTEGER,
+    exit_signal INTEGER,
+    cpu_ms INTEGER,
+    memory_bytes_peak INTEGER,
+    reason TEXT,
+    tail TEXT,
+    stale_outcome INTEGER
+) STRICT;
+
+CREATE TABLE agents (
+    agent_id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    session INTEGER,
+    boot_id TEXT NOT NULL,
+    supervisor INTEGER NOT NULL,
+    slots INTEGER NOT NULL,
+    quarantine TEXT,
+    silent_reigns INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE sessions (
+    session INTEGER PRIMARY KEY,
+    agent_id INTEGER NOT NULL,
+    boot_id TEXT NOT NULL,
+    agent INTEGER NOT NULL,
+    supervisor INTEGER NOT NULL,
+    swept INTEGER NOT NULL,
+    attached_at INTEGER NOT NULL,
+    ended_at INTEGER
+) STRICT;
+
+CREATE TABLE gaps (
+    job_id INTEGER NOT NULL,
+    gap_id INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    after INTEGER NOT NULL,
+    through INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    reason INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (job_id, gap_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE alerts (
+    alert_id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    job_id INTEGER,
+    run_id INTEGER,
+    text TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE audit (
+    audit_id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    by TEXT NOT NULL,
+    action TEXT NOT NULL,
+    job_id INTEGER,
+    run_id INTEGER,
+    reason TEXT
+) STRICT;
+";
+
+/// Makes the tables and views of an empty database.
+pub(crate) fn create(conn: &Connection, rules: Rules) -> rusqlite::Result<()> {
+    conn.execute_batch(TABLES)?;
+    // Without the rule a fire may come twice, as it does to schedulers that note the run and the
+    // watermark apart; the index must then not save what the rule no longer does.
+    let unique = if rules.on(Rule::RunAndWatermarkTogether) {
+        "UNIQUE"
+    } else {
+        ""
+    };
+    conn.execute_batch(&format!(
+        "CREATE {unique} INDEX runs_by_fire ON runs (job_id, namespace, fire_time);
+         CREATE INDEX runs_open ON runs (job_id, state) WHERE state < {FIRST_FINAL_RUN_STATE};
+         INSERT INTO meta VALUES (1, {SCHEMA_VERSION}, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0);"
+    ))?;
+    conn.execute_batch(&views())
+}
+
+/// `column`, in milliseconds, as RFC 3339 in UTC. NULL beyond the years that it can write.
+fn rfc3339(column: &str) -> String {
+    format!(
+        "strftime('%Y-%m-%dT%H:%M:%S', ({column} - ({column} % 1000 + 1000) % 1000) / 1000, 'unixepoch')
+            || printf('.%03dZ', ({column} % 1000 + 1000) % 1000)"
+    )
+}
+
+fn word<T: Coded>(column: &str) -> String {
+    let cases: String = T::ALL
+        .iter()
+        .map(|value| format!(" WHEN {} THEN '{}'", value.code(), value.word()))
+        .collect();
+    format!("CASE {column}{cases} END")
+}
+
+fn views() -> String {
+    let mut views = String::new();
+    for (name, columns, from) in [
+        job_views(),
+        run_views(),
+        attempt_views(),
+        agent_views(),
+        record_views(),
+    ]
+    .concat()
+    {
+        views.push_str(&format!(
+            "CREATE VIEW {name} AS SELECT {} FROM {from};\n",
+            columns.join(", ")
+        ));
+    }
+    views
+}
+
+type View = (&'static str, Vec<String>, &'static str);
+
+fn job_views() -> Vec<View> {
+    let job = vec![
+        "'job-' || job_id AS job".to_owned(),
+        "name".to_owned(),
+        "version".to_owned(),
+        format!("{} AS fired_through", rfc3339("fired_through")),
+        "iif(deleted, 'deleted', 'in force') AS state".to_owned(),
+    ];
+    let version = vec![
+        "j.name AS name".to_owned(),
+        "v.version AS version".to_owned(),
+        format!("{} AS starts", rfc3339("v.starts")),
+        format!("{} AS ends", rfc3339("v.ends")),
+        format!("{} AS put_at", rfc3339("v.put_at")),
+        "v.put_by AS put_by".to_owned(),
+        "v.manifest AS manifest".to_owned(),
+    ];
+    let gap = vec![
+        "j.name AS name".to_owned(),
+        "g.version AS version".to_owned(),
+        format!("{} AS after", rfc3339("g.after")),
+        format!("{} AS through", rfc3339("g.through")),
+        "g.count AS count".to_owned(),
+        format!("{} AS reason", word::<GapReason>("g.reason")),
+        format!("{} AS at", rfc3339("g.at")),
+    ];
+    vec![
+        ("job_view", job, "jobs"),
+        (
+            "version_view",
+            version,
+            "versions v JOIN jobs j USING (job_id)",
+        ),
+        ("gap_view", gap, "gaps g JOIN jobs j USING (job_id)"),
+    ]
+}
+
+fn run_views() -> Vec<View> {
+    let run = vec![
+        "'run-' || r.run_id AS run".to_owned(),
+        "j.name AS name".to_owned(),
+        "r.version AS version".to_owned(),
+        format!("{} AS namespace", word::<Namespace>("r.namespace")),
+        format!("{} AS fire_time", rfc3339("r.fire_time")),
+        "r.nominal AS nominal".to_owned(),
+        format!("{} AS state", word::<RunState>("r.state")),
+        "r.reason AS reason".to_owned(),
+        "r.execution AS execution".to_owned(),
+        format!("{} AS trigger", word::<Trigger>("r.trigger")),
+        "r.fence AS fence".to_owned(),
+        format!("{} AS admitted_at", rfc3339("r.admitted_at")),
+        format!("{} AS ended_at", rfc3339("r.ended_at")),
+        "r.shards AS shards".to_owned(),
+        "r.pending AS pending".to_owned(),
+        "r.leased AS leased".to_owned(),
+        "r.succeeded AS succeeded".to_owned(),
+        "r.needs_confirmation AS needs_confirmation".to_owned(),
+        "r.cancelled AS cancelled".to_owned(),
+    ];
+    let execution = vec![
+        "'run-' || e.run_id AS run".to_owned(),
+        "j.name AS name".to_owned(),
+        "e.execution AS execution".to_owned(),
+        "'exec-' || e.execution_id AS id".to_owned(),
+        format!("{} AS trigger", word::<Trigger>("e.trigger")),
+        "e.asked_by AS asked_by".to_owned(),
+        "e.reason AS reason".to_owned(),
+        format!("{} AS admitted_at", rfc3339("e.admitted_at")),
+    ];
+    let shard = vec![
+        "'run-' || s.run_id AS run".to_owned(),
+        "j.name AS name".to_owned(),
+        "s.shard AS shard".to_owned(),
+        format!("{} AS state", word::<ShardKind>("s.state")),
+        "iif(s.cancelling, 'yes', NULL) AS cancelling".to_owned(),
+        "s.reason AS reason".to_owned(),
+        format!("{} AS since", rfc3339("s.since")),
+        "s.delay_ms AS delay_ms".to_owned(),
+        "'token-' || s.token AS newest_token".to_owned(),
+        "a.name AS agent".to_owned(),
+        "s.retries_used AS retries_used".to_owned(),
+        "s.free_ends AS free_ends".to_owned(),
+        "s.attempts AS attempts".to_owned(),
+    ];
+    vec![
+        ("run_view", run, "runs r JOIN jobs j USING (job_id)"),
+        (
+            "execution_view",
+            execution,
+            "executions e JOIN runs r USING (run_id) JOIN jobs j USING (job_id)",
+        ),
+        (
+            "shard_view",
+            shard,
+            "shards s JOIN runs r USING (run_id) JOIN jobs j USING (job_id)
+             LEFT JOIN agents a ON a.agent_id = s.agent_id",
+        ),
+    ]
+}
+
+fn attempt_views() -> Vec<View> {
+    let attempt = vec![
+        "'token-' || t.token AS token".to_owned(),
+        "j.name AS name".to_owned(),
+        "'run-' || t.run_id AS run".to_owned(),
+        "t.shard AS shard".to_owned(),
+        "t.execution AS execution".to_owned(),
+        "t.attempt AS attempt".to_owned(),
+        "a.name AS agent".to_owned(),
+        format!("{} AS granted_at", rfc3339("t.granted_at")),
+        format!("{} AS started_at", rfc3339("t.started_at")),
+        format!("{} AS ended_at", rfc3339("t.ended_at")),
+        format!("{} AS outcome", word::<AttemptOutcome>("t.outcome")),
+        "iif(t.receipt, 'yes', NULL) AS receipt".to_owned(),
+        "t.exit_code AS exit_code".to_owned(),
+        "t.exit_signal AS exit_signal".to_owned(),
+        "t.cpu_ms AS cpu_ms".to_owned(),
+        "t.memory_bytes_peak AS memory_bytes_peak".to_owned(),
+        "t.reason AS reason".to_owned(),
+        "t.tail AS tail".to_owned(),
+        format!(
+            "{} AS stale_outcome",
+            word::<AttemptOutcome>("t.stale_outcome")
+        ),
+    ];
+    vec![(
+        "attempt_view",
+        attempt,
+        "attempts t JOIN runs r USING (run_id) JOIN jobs j USING (job_id)
+         JOIN agents a ON a.agent_id = t.agent_id",
+    )]
+}
+
+fn agent_views() -> Vec<View> {
+    let agent = vec![
+        "name".to_owned(),
+        "'agent-' || agent_id AS agent".to_owned(),
+        "'session-' || session AS session".to_owned(),
+        "slots".to_owned(),
+        "quarantine".to_owned(),
+        "silent_reigns".to_owned(),
+    ];
+    let session = vec![
+        "'session-' || s.session AS session".to_owned(),
+        "a.name AS agent".to_owned(),
+        "s.boot_id AS boot_id".to_owned(),
+        "iif(s.swept, 'yes', NULL) AS swept".to_owned(),
+        format!("{} AS attached_at", rfc3339("s.attached_at")),
+        format!("{} AS ended_at", rfc3339("s.ended_at")),
+    ];
+    vec![
+        ("agent_view", agent, "agents"),
+        (
+            "session_view",
+            session,
+            "sessions s JOIN agents a USING (agent_id)",
+        ),
+    ]
+}
+
+fn record_views() -> Vec<View> {
+    let alert = vec![
+        "'alert-' || l.alert_id AS alert".to_owned(),
+        format!("{} AS at", rfc3339("l.at")),
+        format!("{} AS kind", word::<AlertKind>("l.kind")),
+        "j.name AS name".to_owned(),
+        "'run-' || l.run_id AS run".to_owned(),
+        "l.text AS text".to_owned(),
+    ];
+    let audit = vec![
+        "u.audit_id AS audit".to_owned(),
+        format!("{} AS at", rfc3339("u.at")),
+        "u.by AS by".to_owned(),
+        "u.action AS action".to_owned(),
+        "j.name AS name".to_owned(),
+        "'run-' || u.run_id AS run".to_owned(),
+        "u.reason AS reason".to_owned(),
+    ];
+    let reign = vec![
+        "'epoch-' || epoch AS epoch".to_owned(),
+        "node".to_owned(),
+        format!("{} AS at", rfc3339("at")),
+    ];
+    vec![
+        (
+            "alert_view",
+            alert,
+            "alerts l LEFT JOIN jobs j USING (job_id)",
+        ),
+        (
+            "audit_view",
+            audit,
+            "audit u LEFT JOIN jobs j USING (job_id)",
+        ),
+        ("reign_view", reign, "reigns"),
+    ]
+}

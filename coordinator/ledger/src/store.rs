@@ -1,0 +1,240 @@
+//! The writer's side: one connection, one transaction a batch.
+
+use std::path::Path;
+
+use protocol::Rules;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use crate::apply::apply;
+use crate::command::Proposal;
+use crate::meta::Meta;
+use crate::outcome::Outcome;
+use crate::schema::{self, SCHEMA_VERSION};
+use crate::working_set::{WorkingSet, load};
+
+/// Statements that `apply` holds prepared; all of them, with room.
+const STATEMENTS_HELD: usize = 128;
+
+/// The ledger, for its one writer.
+pub struct Store {
+    conn: Connection,
+    rules: Rules,
+    /// A batch has failed in the database: what is on disk is no longer known.
+    failed: bool,
+}
+
+/// The database failed. The process must end: after a failed fsync the page cache may have
+/// dropped what it was asked to keep, so trying again could answer yes and be wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("opening the ledger {path}")]
+    Open {
+        path: String,
+        source: rusqlite::Error,
+    },
+    #[error(
+        "the ledger {path} has schema version {found}, and this program knows version {known}: run the version of matins that wrote it"
+    )]
+    Schema {
+        path: String,
+        found: i64,
+        known: i64,
+    },
+    #[error("applying a batch of commands")]
+    Apply { source: rusqlite::Error },
+    #[error("reading the ledger")]
+    Read { source: rusqlite::Error },
+    #[error("an earlier batch failed in the database; nothing is applied after it")]
+    AfterFailure,
+}
+
+impl Store {
+    /// Opens the ledger at `path`, or creates it. What a batch wrote is on the disk when
+    /// [`Store::propose`] returns.
+    pub fn open(path: &Path, rules: Rules) -> Result<Store, StoreError> {
+        let named = path.display().to_string();
+        Connection::open(path)
+            .and_then(|conn| {
+                // No replicated log stands behind this file, so each commit reaches the disk.
+                conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
+                Ok(conn)
+            })
+            .map_err(|source| StoreError::Open {
+                path: named.clone(),
+                source,
+            })
+            .and_then(|conn| Store::prepare(conn, rules, named))
+    }
+
+    /// A ledger that lives as long as the store.
+    pub fn open_in_memory(rules: Rules) -> Result<Store, StoreError> {
+        let named = "in memory".to_owned();
+        let conn = Connection::open_in_memory().map_err(|source| StoreError::Open {
+            path: named.clone(),
+            source,
+        })?;
+        Store::prepare(conn, rules, named)
+    }
+
+    fn prepare(mut conn: Connection, rules: Rules, path: String) -> Result<Store, StoreError> {
+        let found = schema_version(&mut conn, rules).map_err(|source| StoreError::Open {
+            path: path.clone(),
+            source,
+        })?;
+        if found != SCHEMA_VERSION {
+            return Err(StoreError::Schema {
+                path,
+                found,
+                known: SCHEMA_VERSION,
+            });
+        }
+        conn.set_prepared_statement_cache_capacity(STATEMENTS_HELD);
+        Ok(Store {
+            conn,
+            rules,
+            failed: false,
+        })
+    }
+
+    /// Applies a batch in one transaction, in order. On return it is durable and every command
+    /// has its outcome; an error is fatal.
+    pub fn propose(&mut self, batch: &[Proposal]) -> Result<Vec<Outcome>, StoreError> {
+        if self.failed {
+            return Err(StoreError::AfterFailure);
+        }
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcomes = self.apply_batch(batch);
+        self.failed = outcomes.is_err();
+        outcomes.map_err(|source| StoreError::Apply { source })
+    }
+
+    fn apply_batch(&mut self, batch: &[Proposal]) -> rusqlite::Result<Vec<Outcome>> {
+        let rules = self.rules;
+        let transaction = self
+            .conn
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut meta = Meta::load(&transaction)?;
+        let outcomes = batch
+            .iter()
+            .map(|proposal| apply(&transaction, rules, &mut meta, proposal))
+            .collect::<Result<Vec<_>, _>>()?;
+        meta.save(&transaction)?;
+        transaction.commit()?;
+        Ok(outcomes)
+    }
+
+    /// Overwrites a stored manifest, as damage would.
+    #[cfg(feature = "switchable-rules")]
+    pub fn damage_manifest(
+        &mut self,
+        job_id: protocol::JobId,
+        version: u32,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        self.conn
+            .execute(
+                "UPDATE versions SET manifest = ?3 WHERE job_id = ?1 AND version = ?2",
+                rusqlite::params![job_id.0, version, text],
+            )
+            .map(|_| ())
+            .map_err(|source| StoreError::Apply { source })
+    }
+
+    /// Everything that is open.
+    pub fn working_set(&self) -> Result<WorkingSet, StoreError> {
+        load(&self.conn).map_err(|source| StoreError::Read { source })
+    }
+
+    /// How many commands have been applied, refused ones included.
+    pub fn last_applied(&self) -> Result<i64, StoreError> {
+        Meta::load(&self.conn)
+            .map(|meta| meta.last_applied)
+            .map_err(|source| StoreError::Read { source })
+    }
+
+    /// Rows of a query as text, for tests that look at what people see.
+    #[cfg(test)]
+    pub(crate) fn query_text(&self, query: &str) -> Vec<String> {
+        let mut statement = self.conn.prepare(query).unwrap();
+        let columns = statement.column_count();
+        let rows = statement.query_map([], |row| {
+            let cells: rusqlite::Result<Vec<String>> = (0..columns)
+                .map(|i| Ok(cell(row.get_ref(i)?).trim_matches('"').to_owned()))
+                .collect();
+            Ok(cells?.join("|"))
+        });
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Every table in the order of its key, as text: two ledgers hold the same if and only if
+    /// their dumps are equal.
+    pub fn dump(&self) -> Result<String, StoreError> {
+        dump(&self.conn).map_err(|source| StoreError::Read { source })
+    }
+}
+
+/// Creates the tables of an empty database; answers the version of the schema.
+fn schema_version(conn: &mut Connection, rules: Rules) -> rusqlite::Result<i64> {
+    conn.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = ON;")?;
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables == 0 {
+        schema::create(&transaction, rules)?;
+    }
+    let version =
+        transaction.query_row("SELECT schema_version FROM meta WHERE id = 1", [], |row| {
+            row.get(0)
+        })?;
+    transaction.commit()?;
+    Ok(version)
+}
+
+fn dump(conn: &Connection) -> rusqlite::Result<String> {
+    let mut text = String::new();
+    let tables: Vec<String> = conn
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+    for table in tables {
+        text.push_str(&format!("# {table}\n"));
+        let key: Option<String> = conn
+            .prepare(
+                "SELECT group_concat(name ORDER BY pk) FROM pragma_table_info(?1) WHERE pk > 0",
+            )?
+            .query_row([&table], |row| row.get(0))
+            .optional()?
+            .flatten();
+        let key = key.unwrap_or_else(|| "1".to_owned());
+        let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY {key}"))?;
+        let columns: Vec<String> = statement
+            .column_names()
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let cells = columns
+                .iter()
+                .enumerate()
+                .map(|(i, column)| Ok(format!("{column}={}", cell(row.get_ref(i)?))))
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            text.push_str(&cells.join(" "));
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+fn cell(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Null => "-".to_owned(),
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Real(number) => format!("{number:?}"),
+        ValueRef::Text(text) => format!("{:?}", String::from_utf8_lossy(text)),
+        ValueRef::Blob(bytes) => format!("{bytes:?}"),
+    }
+}

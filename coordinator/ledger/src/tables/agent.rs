@@ -1,0 +1,153 @@
+//! Agents and their sessions.
+
+use protocol::message::Incarnation;
+use protocol::names::NameError;
+use protocol::{AgentId, AgentName, SessionId, WallMs};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::apply::{Context, Stop};
+use crate::codes::damaged;
+use crate::rows::AgentRow;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Agent {
+    pub(crate) row: AgentRow,
+    /// Why it is quarantined.
+    pub(crate) quarantine: Option<String>,
+}
+
+/// The state of an agent's host at one attach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) session: SessionId,
+    pub(crate) agent_id: AgentId,
+    pub(crate) boot_id: String,
+    pub(crate) agent: Incarnation,
+    pub(crate) supervisor: Incarnation,
+    pub(crate) swept: bool,
+    pub(crate) ended_at: Option<WallMs>,
+}
+
+const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, quarantine, \
+     silent_reigns";
+
+fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
+    let quarantine: Option<String> = row.get(6)?;
+    Ok(Agent {
+        row: AgentRow {
+            agent_id: AgentId(row.get(0)?),
+            name: read_agent_name(row, 1)?,
+            session: row.get::<_, Option<i64>>(2)?.map(SessionId),
+            boot_id: row.get(3)?,
+            supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
+            slots: row.get(5)?,
+            quarantined: quarantine.is_some(),
+            silent_reigns: row.get(7)?,
+        },
+        quarantine,
+    })
+}
+
+pub(crate) fn read_agent_name(row: &Row<'_>, column: usize) -> rusqlite::Result<AgentName> {
+    row.get_ref(column)?
+        .as_str()?
+        .parse()
+        .map_err(|error: NameError| damaged(column, Type::Text, &error.to_string()))
+}
+
+pub(crate) fn list_agents(conn: &Connection) -> rusqlite::Result<Vec<Agent>> {
+    conn.prepare_cached(&format!(
+        "SELECT {AGENT_COLUMNS} FROM agents ORDER BY agent_id"
+    ))?
+    .query_map([], read_agent)?
+    .collect()
+}
+
+impl Context<'_> {
+    pub(crate) fn agent(&self, agent_id: AgentId) -> Result<Option<Agent>, Stop> {
+        Ok(self
+            .conn
+            .prepare_cached(&format!(
+                "SELECT {AGENT_COLUMNS} FROM agents WHERE agent_id = ?1"
+            ))?
+            .query_row([agent_id.0], read_agent)
+            .optional()?)
+    }
+
+    pub(crate) fn agent_named(&self, name: &AgentName) -> Result<Option<Agent>, Stop> {
+        Ok(self
+            .conn
+            .prepare_cached(&format!(
+                "SELECT {AGENT_COLUMNS} FROM agents WHERE name = ?1"
+            ))?
+            .query_row([name.as_str()], read_agent)
+            .optional()?)
+    }
+
+    /// Writes an agent, be it new or known.
+    pub(crate) fn write_agent(&mut self, agent: &Agent) -> Result<(), Stop> {
+        let row = &agent.row;
+        self.conn
+            .prepare_cached(
+                "INSERT INTO agents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                 ON CONFLICT (agent_id) DO UPDATE SET session = ?3, boot_id = ?4,
+                    supervisor = ?5, slots = ?6, quarantine = ?7, silent_reigns = ?8",
+            )?
+            .execute(params![
+                row.agent_id.0,
+                row.name.as_str(),
+                row.session.map(|session| session.0),
+                row.boot_id,
+                row.supervisor.0.cast_signed(),
+                row.slots,
+                agent.quarantine,
+                row.silent_reigns,
+            ])?;
+        self.changes.agent(row);
+        Ok(())
+    }
+
+    pub(crate) fn session(&self, session: SessionId) -> Result<Option<Session>, Stop> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT session, agent_id, boot_id, agent, supervisor, swept, ended_at
+                 FROM sessions WHERE session = ?1",
+            )?
+            .query_row([session.0], |row| {
+                Ok(Session {
+                    session: SessionId(row.get(0)?),
+                    agent_id: AgentId(row.get(1)?),
+                    boot_id: row.get(2)?,
+                    agent: Incarnation(row.get::<_, i64>(3)?.cast_unsigned()),
+                    supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
+                    swept: row.get(5)?,
+                    ended_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
+                })
+            })
+            .optional()?)
+    }
+
+    pub(crate) fn insert_session(&mut self, session: &Session) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)")?
+            .execute(params![
+                session.session.0,
+                session.agent_id.0,
+                session.boot_id,
+                session.agent.0.cast_signed(),
+                session.supervisor.0.cast_signed(),
+                session.swept,
+                self.at.0,
+            ])?;
+        Ok(())
+    }
+
+    pub(crate) fn end_session(&mut self, session: SessionId) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("UPDATE sessions SET ended_at = ?2 WHERE session = ?1")?
+            .execute(params![session.0, self.at.0])?;
+        Ok(())
+    }
+}

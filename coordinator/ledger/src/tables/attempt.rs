@@ -1,0 +1,183 @@
+//! Attempts: one row for each lease that was ever granted.
+
+use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, OUTPUT_TAIL_BYTES_MAX};
+use protocol::{AgentId, RunId, SessionId, Token, WallMs};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::apply::{Context, Stop, clip};
+use crate::codes::{Coded, coded_option};
+use crate::outcome::Refusal;
+
+/// What the commands ask about an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) token: Token,
+    pub(crate) run_id: RunId,
+    pub(crate) shard: u32,
+    pub(crate) agent_id: AgentId,
+    pub(crate) session: SessionId,
+    pub(crate) started_at: Option<WallMs>,
+    pub(crate) ended_at: Option<WallMs>,
+    /// Its host has spoken: ended by a receipt, or a receipt came too late.
+    pub(crate) heard: bool,
+}
+
+/// A lease as it is granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewAttempt {
+    pub(crate) token: Token,
+    /// Of the shard's lease before this one.
+    pub(crate) earlier: Option<Token>,
+    pub(crate) run_id: RunId,
+    pub(crate) shard: u32,
+    pub(crate) execution: u32,
+    pub(crate) attempt: u32,
+    pub(crate) agent_id: AgentId,
+    pub(crate) session: SessionId,
+}
+
+pub(crate) fn find_attempt(conn: &Connection, token: Token) -> rusqlite::Result<Option<Attempt>> {
+    conn.prepare_cached(
+        "SELECT token, run_id, shard, agent_id, session, started_at, ended_at, receipt,
+            stale_outcome
+         FROM attempts WHERE token = ?1",
+    )?
+    .query_row([token.0], |row| {
+        let stale: Option<AttemptOutcome> = coded_option(row, 8)?;
+        Ok(Attempt {
+            token: Token(row.get(0)?),
+            run_id: RunId(row.get(1)?),
+            shard: row.get(2)?,
+            agent_id: AgentId(row.get(3)?),
+            session: SessionId(row.get(4)?),
+            started_at: row.get::<_, Option<i64>>(5)?.map(WallMs),
+            ended_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
+            heard: row.get::<_, bool>(7)? || stale.is_some(),
+        })
+    })
+    .optional()
+}
+
+impl Context<'_> {
+    /// The attempt of a token, for the agent that it was granted to.
+    pub(crate) fn attempt_of(&self, token: Token, agent_id: AgentId) -> Result<Attempt, Stop> {
+        let attempt = find_attempt(self.conn, token)?.ok_or(Refusal::NoSuchToken { token })?;
+        if attempt.agent_id == agent_id {
+            Ok(attempt)
+        } else {
+            Err(Refusal::NotYourToken { token }.into())
+        }
+    }
+
+    pub(crate) fn insert_attempt(&mut self, new: NewAttempt) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO attempts (token, earlier, run_id, shard, execution, attempt,
+                    agent_id, session, granted_at, receipt)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0)",
+            )?
+            .execute(params![
+                new.token.0,
+                new.earlier.map(|token| token.0),
+                new.run_id.0,
+                new.shard,
+                new.execution,
+                new.attempt,
+                new.agent_id.0,
+                new.session.0,
+                self.at.0,
+            ])?;
+        Ok(())
+    }
+
+    pub(crate) fn mark_attempt_started(&mut self, token: Token, at: WallMs) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("UPDATE attempts SET started_at = ?2 WHERE token = ?1")?
+            .execute(params![token.0, at.0])?;
+        Ok(())
+    }
+
+    /// Ends an attempt that its host did not report.
+    pub(crate) fn end_attempt_unheard(
+        &mut self,
+        token: Token,
+        outcome: AttemptOutcome,
+        reason: &str,
+    ) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached(
+                "UPDATE attempts SET ended_at = ?2, outcome = ?3, reason = ?4 WHERE token = ?1",
+            )?
+            .execute(params![token.0, self.at.0, outcome.code(), reason])?;
+        Ok(())
+    }
+
+    /// Ends an attempt as its host reported it, or corrects an end that was only presumed.
+    pub(crate) fn end_attempt_by_receipt(
+        &mut self,
+        token: Token,
+        end: &AttemptEnd,
+    ) -> Result<(), Stop> {
+        let (code, signal) = match end.exit {
+            None => (None, None),
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+        };
+        self.conn
+            .prepare_cached(
+                "UPDATE attempts SET started_at = coalesce(?2, started_at), ended_at = ?3,
+                    outcome = ?4, receipt = 1, exit_code = ?5, exit_signal = ?6, cpu_ms = ?7,
+                    memory_bytes_peak = ?8, reason = ?9, tail = ?10
+                 WHERE token = ?1",
+            )?
+            .execute(params![
+                token.0,
+                end.started_at.map(|at| at.0),
+                end.ended_at.0,
+                end.outcome.code(),
+                code,
+                signal,
+                end.cpu.0,
+                i64::try_from(end.memory_bytes_peak).unwrap_or(i64::MAX),
+                end.reason.as_deref().map(clip),
+                tail_of(&end.tail),
+            ])?;
+        Ok(())
+    }
+
+    /// Notes what a receipt said that came after a later grant.
+    pub(crate) fn note_stale_receipt(
+        &mut self,
+        token: Token,
+        outcome: AttemptOutcome,
+    ) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("UPDATE attempts SET stale_outcome = ?2 WHERE token = ?1")?
+            .execute(params![token.0, outcome.code()])?;
+        Ok(())
+    }
+}
+
+/// The last of the output that the ledger keeps; `None` where there is none.
+fn tail_of(output: &str) -> Option<&str> {
+    let mut start = output.len().saturating_sub(OUTPUT_TAIL_BYTES_MAX);
+    while !output.is_char_boundary(start) {
+        start += 1;
+    }
+    (!output.is_empty()).then(|| &output[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_the_end_and_cuts_no_character() {
+        assert_eq!(tail_of(""), None);
+        assert_eq!(tail_of("short"), Some("short"));
+        let long = format!("{}{}", "ä".repeat(3000), "z");
+        let tail = tail_of(&long).unwrap();
+        assert!(tail.len() <= OUTPUT_TAIL_BYTES_MAX && tail.len() > OUTPUT_TAIL_BYTES_MAX - 4);
+        assert!(long.ends_with(tail));
+    }
+}

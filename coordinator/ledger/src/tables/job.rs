@@ -1,0 +1,233 @@
+//! Jobs, their versions, and the names that lead to them.
+//!
+//! What `apply` needs of a manifest (shards, overlap, retries, whether a second run is harmless)
+//! stands in columns of the version, written by the command that put it. So applying never reads
+//! a manifest, and a manifest that cannot be read any more stops nothing here.
+
+use std::sync::Arc;
+
+use jobs::{Manifest, Overlap};
+use protocol::{DurationMs, JobId, JobName, WallMs};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::apply::{Context, Stop};
+use crate::codes::{Coded, coded, damaged};
+use crate::outcome::Refusal;
+use crate::rows::{JobRow, VersionRow};
+
+/// What a version's manifest says to `apply`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) shards: u32,
+    pub(crate) overlap: Overlap,
+    /// A second run is harmless.
+    pub(crate) safe: bool,
+    pub(crate) retry_at_most: u32,
+    pub(crate) backoff: Vec<DurationMs>,
+}
+
+pub(crate) const JOB_COLUMNS: &str = "job_id, name, version, fired_through, deleted";
+
+/// Reads [`JOB_COLUMNS`].
+pub(crate) fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
+    Ok(JobRow {
+        job_id: JobId(row.get(0)?),
+        name: read_name(row, 1)?,
+        version: row.get(2)?,
+        fired_through: WallMs(row.get(3)?),
+        deleted: row.get(4)?,
+    })
+}
+
+pub(crate) fn read_name(row: &Row<'_>, column: usize) -> rusqlite::Result<JobName> {
+    row.get_ref(column)?
+        .as_str()?
+        .parse()
+        .map_err(|error: protocol::names::NameError| {
+            damaged(column, Type::Text, &error.to_string())
+        })
+}
+
+pub(crate) const VERSION_COLUMNS: &str = "v.job_id, v.version, v.starts, v.manifest";
+
+/// Reads [`VERSION_COLUMNS`].
+pub(crate) fn read_version(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+    Ok(VersionRow {
+        job_id: JobId(row.get(0)?),
+        version: row.get(1)?,
+        starts: WallMs(row.get(2)?),
+        manifest: Arc::from(row.get_ref(3)?.as_str()?),
+    })
+}
+
+/// The job that a name leads to, be it its own, a retired one, or that of a tombstone.
+pub(crate) fn find_job_named(
+    conn: &Connection,
+    name: &JobName,
+) -> rusqlite::Result<Option<JobRow>> {
+    conn.prepare_cached(&format!(
+        "SELECT {JOB_COLUMNS} FROM jobs
+         WHERE job_id = (SELECT job_id FROM names WHERE name = ?1)"
+    ))?
+    .query_row([name.as_str()], read_job)
+    .optional()
+}
+
+impl Context<'_> {
+    /// A job in force.
+    pub(crate) fn job(&self, job_id: JobId) -> Result<JobRow, Stop> {
+        self.conn
+            .prepare_cached(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE job_id = ?1"))?
+            .query_row([job_id.0], read_job)
+            .optional()?
+            .filter(|job| !job.deleted)
+            .ok_or_else(|| {
+                Refusal::NoSuchJob {
+                    job: job_id.to_string(),
+                }
+                .into()
+            })
+    }
+
+    pub(crate) fn job_named(&self, name: &JobName) -> Result<Option<JobRow>, Stop> {
+        Ok(find_job_named(self.conn, name)?)
+    }
+
+    pub(crate) fn insert_job(&mut self, job: &JobRow) -> Result<(), Stop> {
+        self.write_job("INSERT", job)
+    }
+
+    pub(crate) fn update_job(&mut self, job: &JobRow) -> Result<(), Stop> {
+        self.write_job("REPLACE", job)
+    }
+
+    fn write_job(&mut self, verb: &str, job: &JobRow) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached(&format!("{verb} INTO jobs VALUES (?1, ?2, ?3, ?4, ?5)"))?
+            .execute(params![
+                job.job_id.0,
+                job.name.as_str(),
+                job.version,
+                job.fired_through.0,
+                job.deleted,
+            ])?;
+        self.changes.job(job);
+        Ok(())
+    }
+
+    /// Makes a name lead to a job. Names that led to it before still do.
+    pub(crate) fn name_job(&mut self, name: &JobName, job_id: JobId) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("REPLACE INTO names VALUES (?1, ?2)")?
+            .execute(params![name.as_str(), job_id.0])?;
+        Ok(())
+    }
+
+    pub(crate) fn version(&self, job_id: JobId, version: u32) -> Result<Option<VersionRow>, Stop> {
+        Ok(self
+            .conn
+            .prepare_cached(&format!(
+                "SELECT {VERSION_COLUMNS} FROM versions v WHERE v.job_id = ?1 AND v.version = ?2"
+            ))?
+            .query_row(params![job_id.0, version], read_version)
+            .optional()?)
+    }
+
+    pub(crate) fn insert_version(
+        &mut self,
+        row: &VersionRow,
+        manifest: &Manifest,
+        by: &str,
+    ) -> Result<(), Stop> {
+        let policy = Policy::of(manifest);
+        let backoff: Vec<i64> = policy.backoff.iter().map(|length| length.0).collect();
+        self.conn
+            .prepare_cached(
+                "INSERT INTO versions
+                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            )?
+            .execute(params![
+                row.job_id.0,
+                row.version,
+                row.starts.0,
+                &*row.manifest,
+                policy.shards,
+                policy.overlap.code(),
+                policy.safe,
+                policy.retry_at_most,
+                serde_json::to_string(&backoff).expect("a list of integers is always JSON"),
+                self.at.0,
+                by,
+            ])?;
+        self.changes.version(row);
+        Ok(())
+    }
+
+    pub(crate) fn end_version(
+        &mut self,
+        job_id: JobId,
+        version: u32,
+        ends: WallMs,
+    ) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("UPDATE versions SET ends = ?3 WHERE job_id = ?1 AND version = ?2")?
+            .execute(params![job_id.0, version, ends.0])?;
+        Ok(())
+    }
+
+    /// Puts a version among the changes: a run that is open again brings its version back into
+    /// the working set.
+    pub(crate) fn show_version(&mut self, job_id: JobId, version: u32) -> Result<(), Stop> {
+        if let Some(row) = self.version(job_id, version)? {
+            self.changes.version(&row);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn policy(&self, job_id: JobId, version: u32) -> Result<Policy, Stop> {
+        self.conn
+            .prepare_cached(
+                "SELECT shards, overlap, safe, retry_at_most, backoff_ms FROM versions
+                 WHERE job_id = ?1 AND version = ?2",
+            )?
+            .query_row(params![job_id.0, version], read_policy)
+            .optional()?
+            .ok_or_else(|| {
+                Refusal::Malformed {
+                    what: format!("{job_id} has no version {version}"),
+                }
+                .into()
+            })
+    }
+}
+
+fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
+    let backoff: Vec<i64> = serde_json::from_str(row.get_ref(4)?.as_str()?)
+        .map_err(|error| damaged(4, Type::Text, &error.to_string()))?;
+    Ok(Policy {
+        shards: row.get(0)?,
+        overlap: coded(row, 1)?,
+        safe: row.get(2)?,
+        retry_at_most: row.get(3)?,
+        backoff: backoff.into_iter().map(DurationMs).collect(),
+    })
+}
+
+impl Policy {
+    pub(crate) fn of(manifest: &Manifest) -> Policy {
+        Policy {
+            shards: manifest.shards,
+            overlap: manifest.overlap,
+            safe: manifest.safe,
+            retry_at_most: manifest.retry_at_most,
+            backoff: manifest.backoff.clone(),
+        }
+    }
+
+    /// How long to wait before the retry after `used` retries.
+    pub(crate) fn backoff_after(&self, used: u32) -> DurationMs {
+        let step = self.backoff.get(used as usize).or(self.backoff.last());
+        step.copied().unwrap_or(DurationMs::ZERO)
+    }
+}

@@ -1,0 +1,9 @@
+//! Reading and writing rows: what the commands share. Each write also notes the row's after-image
+//! in the outcome.
+
+pub(crate) mod agent;
+pub(crate) mod attempt;
+pub(crate) mod job;
+pub(crate) mod record;
+pub(crate) mod run;
+pub(crate) mod shard;

@@ -1,0 +1,85 @@
+//! What is only ever added: gaps, alerts, the audit of what people did.
+
+use protocol::{JobId, RunId, WallMs};
+use rusqlite::params;
+
+use crate::apply::{Context, Stop};
+use crate::codes::Coded;
+use crate::command::{AlertKind, GapReason};
+
+/// `count` instants of `version` in (`after`, `through`] that have no row each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewGap {
+    pub(crate) job_id: JobId,
+    pub(crate) version: u32,
+    pub(crate) after: WallMs,
+    pub(crate) through: WallMs,
+    pub(crate) count: i64,
+    pub(crate) reason: GapReason,
+}
+
+/// What an entry of the audit is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Audit<'a> {
+    pub(crate) by: &'a str,
+    pub(crate) action: &'static str,
+    pub(crate) job_id: JobId,
+    pub(crate) run_id: Option<RunId>,
+    pub(crate) reason: Option<&'a str>,
+}
+
+impl Context<'_> {
+    pub(crate) fn insert_gap(&mut self, gap: NewGap) -> Result<(), Stop> {
+        let gap_id = self.meta.mint_gap();
+        self.conn
+            .prepare_cached("INSERT INTO gaps VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+            .execute(params![
+                gap.job_id.0,
+                gap_id,
+                gap.version,
+                gap.after.0,
+                gap.through.0,
+                gap.count,
+                gap.reason.code(),
+                self.at.0,
+            ])?;
+        Ok(())
+    }
+
+    pub(crate) fn alert(
+        &mut self,
+        kind: AlertKind,
+        job_id: Option<JobId>,
+        run_id: Option<RunId>,
+        text: &str,
+    ) -> Result<(), Stop> {
+        let alert_id = self.meta.mint_alert();
+        self.conn
+            .prepare_cached("INSERT INTO alerts VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute(params![
+                alert_id.0,
+                self.at.0,
+                kind.code(),
+                job_id.map(|job| job.0),
+                run_id.map(|run| run.0),
+                text,
+            ])?;
+        Ok(())
+    }
+
+    pub(crate) fn audit(&mut self, entry: Audit<'_>) -> Result<(), Stop> {
+        let audit_id = self.meta.mint_audit();
+        self.conn
+            .prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                audit_id,
+                self.at.0,
+                entry.by,
+                entry.action,
+                entry.job_id.0,
+                entry.run_id.map(|run| run.0),
+                entry.reason,
+            ])?;
+        Ok(())
+    }
+}

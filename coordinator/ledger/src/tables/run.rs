@@ -1,0 +1,258 @@
+//! Runs, and their executions.
+
+use protocol::{DurationMs, ExecutionId, JobId, RunId, WallMs};
+use rusqlite::types::Type;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+
+use crate::apply::{Context, Stop};
+use crate::codes::{Coded, coded, damaged};
+use crate::outcome::Refusal;
+use crate::rows::{RunRow, RunState, ShardState};
+
+/// A run with the tally of its shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) row: RunRow,
+    pub(crate) tally: Tally,
+    pub(crate) ended_at: Option<WallMs>,
+}
+
+impl Run {
+    pub(crate) fn wrong_state(&self, needed: &str) -> Stop {
+        Refusal::WrongRunState {
+            run: self.row.run_id,
+            state: self.row.state,
+            needed: needed.to_owned(),
+        }
+        .into()
+    }
+}
+
+/// How many of a run's shards are in each state. All zero before the run first leaves `waiting`:
+/// its shard rows are written then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) pending: u32,
+    pub(crate) leased: u32,
+    pub(crate) succeeded: u32,
+    pub(crate) needs_confirmation: u32,
+    pub(crate) cancelled: u32,
+}
+
+impl Tally {
+    /// Shards that something is still to happen to without a person.
+    pub(crate) const fn open(&self) -> u32 {
+        self.pending.saturating_add(self.leased)
+    }
+
+    pub(crate) fn add(&mut self, state: &ShardState) {
+        let slot = self.slot(state);
+        *slot = slot.saturating_add(1);
+    }
+
+    pub(crate) fn remove(&mut self, state: &ShardState) {
+        let slot = self.slot(state);
+        *slot = slot.saturating_sub(1);
+    }
+
+    fn slot(&mut self, state: &ShardState) -> &mut u32 {
+        match state {
+            ShardState::Pending { .. } => &mut self.pending,
+            ShardState::Leased(_) => &mut self.leased,
+            ShardState::Succeeded => &mut self.succeeded,
+            ShardState::NeedsConfirmation => &mut self.needs_confirmation,
+            ShardState::Cancelled => &mut self.cancelled,
+        }
+    }
+}
+
+pub(crate) const RUN_COLUMNS: &str = "run_id, job_id, version, namespace, fire_time, nominal, \
+     state, reason, execution, execution_id, trigger, fence, admitted_at, start_deadline_ms, \
+     shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at";
+
+/// Reads [`RUN_COLUMNS`].
+pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
+    Ok(Run {
+        row: RunRow {
+            run_id: RunId(row.get(0)?),
+            job_id: JobId(row.get(1)?),
+            version: row.get(2)?,
+            namespace: coded(row, 3)?,
+            fire_time: WallMs(row.get(4)?),
+            nominal: read_nominal(row, 5)?,
+            state: coded(row, 6)?,
+            reason: row.get(7)?,
+            execution: row.get(8)?,
+            execution_id: ExecutionId(row.get(9)?),
+            trigger: coded(row, 10)?,
+            fence: row.get(11)?,
+            admitted_at: WallMs(row.get(12)?),
+            start_deadline: row.get::<_, Option<i64>>(13)?.map(DurationMs),
+            shards: row.get(14)?,
+        },
+        tally: Tally {
+            pending: row.get(15)?,
+            leased: row.get(16)?,
+            succeeded: row.get(17)?,
+            needs_confirmation: row.get(18)?,
+            cancelled: row.get(19)?,
+        },
+        ended_at: row.get::<_, Option<i64>>(20)?.map(WallMs),
+    })
+}
+
+fn read_nominal(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
+    let text = row.get_ref(column)?.as_str()?;
+    if text == "[]" {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(text).map_err(|error| damaged(column, Type::Text, &error.to_string()))
+}
+
+fn write_nominal(nominal: &[String]) -> String {
+    serde_json::to_string(nominal).expect("a list of strings is always JSON")
+}
+
+pub(crate) fn find_run(conn: &Connection, run_id: RunId) -> rusqlite::Result<Option<Run>> {
+    conn.prepare_cached(&format!("SELECT {RUN_COLUMNS} FROM runs WHERE run_id = ?1"))?
+        .query_row([run_id.0], read_run)
+        .optional()
+}
+
+impl Context<'_> {
+    pub(crate) fn run(&self, run_id: RunId) -> Result<Run, Stop> {
+        find_run(self.conn, run_id)?.ok_or_else(|| Refusal::NoSuchRun { run: run_id }.into())
+    }
+
+    /// The job's runs that are not final, oldest id first.
+    pub(crate) fn open_runs(&self, job_id: JobId) -> Result<Vec<(RunId, RunState)>, Stop> {
+        let mut statement = self.conn.prepare_cached(
+            "SELECT run_id, state FROM runs INDEXED BY runs_open
+             WHERE job_id = ?1 AND state < 4 ORDER BY run_id",
+        )?;
+        let rows =
+            statement.query_map([job_id.0], |row| Ok((RunId(row.get(0)?), coded(row, 1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The run of an instant, if it has one.
+    pub(crate) fn run_of_fire(&self, like: &RunRow) -> Result<Option<RunId>, Stop> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT run_id FROM runs WHERE job_id = ?1 AND namespace = ?2 AND fire_time = ?3",
+            )?
+            .query_row(
+                params![like.job_id.0, like.namespace.code(), like.fire_time.0],
+                |row| Ok(RunId(row.get(0)?)),
+            )
+            .optional()?)
+    }
+
+    /// Writes a new run, or refuses because its instant already has one.
+    pub(crate) fn insert_run(&mut self, run: &Run) -> Result<(), Stop> {
+        let row = &run.row;
+        let inserted = self
+            .conn
+            .prepare_cached(
+                "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                    ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+            )?
+            .execute(params![
+                row.run_id.0,
+                row.job_id.0,
+                row.version,
+                row.namespace.code(),
+                row.fire_time.0,
+                write_nominal(&row.nominal),
+                row.state.code(),
+                row.reason,
+                row.execution,
+                row.execution_id.0,
+                row.trigger.code(),
+                row.fence,
+                row.admitted_at.0,
+                row.start_deadline.map(|length| length.0),
+                row.shards,
+                run.tally.pending,
+                run.tally.leased,
+                run.tally.succeeded,
+                run.tally.needs_confirmation,
+                run.tally.cancelled,
+                run.ended_at.map(|at| at.0),
+            ]);
+        if let Err(error) = inserted {
+            return Err(self.why_not_inserted(row, error));
+        }
+        self.changes.run(row);
+        Ok(())
+    }
+
+    fn why_not_inserted(&self, row: &RunRow, error: rusqlite::Error) -> Stop {
+        if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
+            return error.into();
+        }
+        match self.run_of_fire(row) {
+            Ok(Some(run)) => Refusal::AlreadyHasRun {
+                fire_time: row.fire_time,
+                run,
+            }
+            .into(),
+            Ok(None) => error.into(),
+            Err(stop) => stop,
+        }
+    }
+
+    /// Writes what may change of a run.
+    pub(crate) fn update_run(&mut self, run: &Run) -> Result<(), Stop> {
+        let row = &run.row;
+        self.conn
+            .prepare_cached(
+                "UPDATE runs SET state = ?2, reason = ?3, execution = ?4, execution_id = ?5,
+                    trigger = ?6, fence = ?7, admitted_at = ?8, start_deadline_ms = ?9,
+                    pending = ?10, leased = ?11, succeeded = ?12, needs_confirmation = ?13,
+                    cancelled = ?14, ended_at = ?15
+                 WHERE run_id = ?1",
+            )?
+            .execute(params![
+                row.run_id.0,
+                row.state.code(),
+                row.reason,
+                row.execution,
+                row.execution_id.0,
+                row.trigger.code(),
+                row.fence,
+                row.admitted_at.0,
+                row.start_deadline.map(|length| length.0),
+                run.tally.pending,
+                run.tally.leased,
+                run.tally.succeeded,
+                run.tally.needs_confirmation,
+                run.tally.cancelled,
+                run.ended_at.map(|at| at.0),
+            ])?;
+        self.changes.run(row);
+        Ok(())
+    }
+
+    /// Records the run's present execution, and who asked for it where a person did.
+    pub(crate) fn insert_execution(
+        &mut self,
+        run: &RunRow,
+        asked_by: Option<&str>,
+        reason: Option<&str>,
+    ) -> Result<(), Stop> {
+        self.conn
+            .prepare_cached("INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                run.run_id.0,
+                run.execution,
+                run.execution_id.0,
+                run.trigger.code(),
+                asked_by,
+                reason,
+                run.admitted_at.0,
+            ])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! What the scheduler keeps in memory: everything that is still open, and nothing that is not.
+
+use std::collections::BTreeMap;
+
+use protocol::{AgentId, Epoch, JobId, RunId};
+use rusqlite::Connection;
+
+use crate::meta::Meta;
+use crate::outcome::Change;
+use crate::rows::{AgentRow, JobRow, RunRow, ShardRow, VersionRow};
+use crate::tables::agent::list_agents;
+use crate::tables::job::{JOB_COLUMNS, VERSION_COLUMNS, read_job, read_version};
+use crate::tables::run::{RUN_COLUMNS, read_run};
+use crate::tables::shard::{SHARD_COLUMNS, read_shard};
+
+/// Loaded by [`crate::Store::working_set`], then kept up by [`WorkingSet::absorb`]. Both ways
+/// must give equal sets at every position of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkingSet {
+    /// The reign in force; `None` before the first `BecomeActive`.
+    pub epoch: Option<Epoch>,
+    /// Jobs that are not deleted.
+    pub jobs: BTreeMap<JobId, JobRow>,
+    /// Versions in force, and versions of the runs below.
+    pub versions: BTreeMap<(JobId, u32), VersionRow>,
+    /// Runs that are not final.
+    pub runs: BTreeMap<RunId, RunRow>,
+    /// All shards of those runs.
+    pub shards: BTreeMap<(RunId, u32), ShardRow>,
+    pub agents: BTreeMap<AgentId, AgentRow>,
+}
+
+impl WorkingSet {
+    /// Takes over one changed row.
+    pub fn absorb(&mut self, change: &Change) {
+        match change {
+            Change::Epoch(epoch) => self.epoch = Some(*epoch),
+            Change::Job(job) => self.absorb_job(job),
+            Change::Version(version) => {
+                self.versions
+                    .insert((version.job_id, version.version), version.clone());
+            }
+            Change::Run(run) if run.state.is_final() => self.drop_run(run),
+            Change::Run(run) => {
+                self.runs.insert(run.run_id, run.clone());
+            }
+            Change::Shard(shard) => {
+                if self.runs.contains_key(&shard.run_id) {
+                    self.shards
+                        .insert((shard.run_id, shard.shard), shard.clone());
+                }
+            }
+            Change::Agent(agent) => {
+                self.agents.insert(agent.agent_id, agent.clone());
+            }
+        }
+    }
+
+    pub fn shards_of(&self, run_id: RunId) -> impl Iterator<Item = &ShardRow> {
+        self.shards
+            .range((run_id, 0)..=(run_id, u32::MAX))
+            .map(|(_, shard)| shard)
+    }
+
+    fn absorb_job(&mut self, job: &JobRow) {
+        let before = if job.deleted {
+            self.jobs.remove(&job.job_id)
+        } else {
+            self.jobs.insert(job.job_id, job.clone())
+        };
+        if let Some(before) = before {
+            self.prune_version(before.job_id, before.version);
+        }
+    }
+
+    fn drop_run(&mut self, run: &RunRow) {
+        self.runs.remove(&run.run_id);
+        let shards: Vec<_> = self
+            .shards_of(run.run_id)
+            .map(|s| (s.run_id, s.shard))
+            .collect();
+        for key in shards {
+            self.shards.remove(&key);
+        }
+        self.prune_version(run.job_id, run.version);
+    }
+
+    /// Forgets a version that is neither in force nor of an open run.
+    fn prune_version(&mut self, job_id: JobId, version: u32) {
+        let in_force = self
+            .jobs
+            .get(&job_id)
+            .is_some_and(|job| job.version == version);
+        let of_open_run = self
+            .runs
+            .values()
+            .any(|run| run.job_id == job_id && run.version == version);
+        if !in_force && !of_open_run {
+            self.versions.remove(&(job_id, version));
+        }
+    }
+}
+
+/// Reads the whole set from the tables, in one read transaction.
+pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
+    let read = conn.unchecked_transaction()?;
+    let mut set = WorkingSet {
+        epoch: Meta::load(&read)?.epoch,
+        ..WorkingSet::default()
+    };
+    read.prepare(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted"))?
+        .query_map([], read_job)?
+        .try_for_each(|job| {
+            job.map(|job| {
+                set.jobs.insert(job.job_id, job);
+            })
+        })?;
+    read.prepare(&format!("SELECT {RUN_COLUMNS} FROM runs WHERE state < 4"))?
+        .query_map([], read_run)?
+        .try_for_each(|run| {
+            run.map(|run| {
+                set.runs.insert(run.row.run_id, run.row);
+            })
+        })?;
+    read.prepare(&format!(
+        "SELECT {SHARD_COLUMNS} FROM runs r CROSS JOIN shards s ON s.run_id = r.run_id
+         WHERE r.state < 4"
+    ))?
+    .query_map([], read_shard)?
+    .try_for_each(|shard| {
+        shard.map(|shard| {
+            set.shards
+                .insert((shard.row.run_id, shard.row.shard), shard.row);
+        })
+    })?;
+    read.prepare(&format!(
+        "SELECT {VERSION_COLUMNS} FROM versions v JOIN jobs j USING (job_id)
+         WHERE v.version = j.version AND NOT j.deleted
+         UNION SELECT {VERSION_COLUMNS} FROM runs r JOIN versions v USING (job_id, version)
+         WHERE r.state < 4"
+    ))?
+    .query_map([], read_version)?
+    .try_for_each(|version| {
+        version.map(|version| {
+            set.versions
+                .insert((version.job_id, version.version), version);
+        })
+    })?;
+    for agent in list_agents(&read)? {
+        set.agents.insert(agent.row.agent_id, agent.row);
+    }
+    read.commit()?;
+    Ok(set)
+}
