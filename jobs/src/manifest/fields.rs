@@ -215,8 +215,9 @@ pub(super) fn truth(node: &Node, field: &str, problems: &mut Problems) -> Option
         Value::Refused => None,
         other => {
             let what = match other {
-                Value::Plain(text) | Value::Quoted(text) => {
-                    format!("`{}` is neither true nor false", shown(text))
+                Value::Plain(text) => format!("`{}` is neither true nor false", shown(text)),
+                Value::Quoted(text) => {
+                    format!("\"{}\" is text, neither true nor false", shown(text))
                 }
                 other => format!("is {}, neither true nor false", kind(other)),
             };

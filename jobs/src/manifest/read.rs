@@ -260,7 +260,7 @@ fn schedule(top: &Section, problems: &mut Problems) -> Option<Schedule> {
                 problems.push(
                     at.unwrap_or(node).at,
                     field,
-                    format!("{part}`{}`: {}", error.text, error.reason),
+                    format!("{part}`{}` {}", error.text, error.reason),
                     error.remedy,
                 );
             }

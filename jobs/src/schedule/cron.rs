@@ -61,7 +61,7 @@ impl Cron {
             return Err(
                 if first.starts_with("TZ=") || first.starts_with("CRON_TZ=") {
                     refuse(
-                        "the zone does not belong in the expression".to_owned(),
+                        "has the zone in it".to_owned(),
                         "write it as schedule.timezone",
                     )
                 } else {
@@ -90,7 +90,7 @@ impl Cron {
             return Err(ScheduleError::new(
                 field::DAY.name,
                 day,
-                format!("no month named by `{month}` has such a day, it would never fire"),
+                format!("is in no month of `{month}`, so it would never fire"),
                 "write a day that exists, for example `28-31`, or another month",
             ));
         }

@@ -5,12 +5,13 @@ const SHOWN_CHARS_MAX: usize = 60;
 
 /// A schedule that is refused: which part of it, as written, why, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} `{text}`: {reason}; {remedy}")]
+#[error("{field} `{text}` {reason}; {remedy}")]
 pub struct ScheduleError {
     /// `minute`, `hour`, `day of month`, `month`, `day of week`, `cron`, `period` or `timezone`.
     pub field: &'static str,
     /// The part refused, cut where it is long.
     pub text: String,
+    /// Continues a sentence that begins with the text.
     pub reason: String,
     pub remedy: String,
 }

@@ -178,26 +178,26 @@ impl Field {
     /// Other dialects' words get the answer that their writer needs.
     fn refuse_word(&self, item: &str, text: &str) -> ScheduleError {
         if text.contains('?') {
-            return self.refuse(item, "`?` is Quartz's sign", "write `*`");
+            return self.refuse(item, "has `?`, Quartz's sign for no value", "write `*`");
         }
         if item.contains('#') {
             return self.refuse(
                 item,
-                "`#` (the nth weekday of a month) is Quartz's sign",
+                "has `#`, Quartz's sign for the nth weekday of a month",
                 "name the days of the month, for example `15-21` with `*/7` as day of week for the third Sunday",
             );
         }
         if text.contains('~') {
             return self.refuse(
                 item,
-                "`~` (a minute chosen at random) is cronie's sign",
+                "has `~`, cronie's sign for a value chosen at random",
                 "write one fixed value",
             );
         }
         if text.eq_ignore_ascii_case("h") || text.starts_with("H(") {
             return self.refuse(
                 item,
-                "`H` (a value chosen by hash) is Jenkins's sign",
+                "has `H`, Jenkins's sign for a value chosen by hash",
                 "write one fixed value",
             );
         }
@@ -205,7 +205,7 @@ impl Field {
         if quartz_day && matches!(self.name, "day of month" | "day of week") {
             return self.refuse(
                 item,
-                "`L` and `W` (last day, nearest working day) are Quartz's signs",
+                "has `L` or `W`, Quartz's signs for the last day and the nearest working day",
                 "name the days, for example `28-31`, and let the program look whether it is the last",
             );
         }
@@ -224,7 +224,7 @@ impl Field {
         {
             return self.refuse(
                 item,
-                "names have three letters",
+                "has a name of more than three letters",
                 format!("write `{}`", short.to_ascii_lowercase()),
             );
         }

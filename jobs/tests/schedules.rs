@@ -1,0 +1,455 @@
+//! Schedules through their public face: tables, and properties restated without the engine.
+
+#![allow(clippy::unwrap_used)] // a test fails by panic
+
+use jobs::{Instant, Schedule, ScheduleError, ScheduleSpec};
+use proptest::prelude::*;
+use protocol::WallMs;
+
+fn parse(cron: &str, timezone: &str) -> Result<Schedule, ScheduleError> {
+    Schedule::parse(&ScheduleSpec {
+        cron: cron.to_owned(),
+        timezone: timezone.to_owned(),
+    })
+}
+
+fn schedule(cron: &str, timezone: &str) -> Schedule {
+    parse(cron, timezone).unwrap_or_else(|error| panic!("{cron}: {error}"))
+}
+
+fn at(text: &str) -> WallMs {
+    WallMs::parse_rfc3339(text).unwrap()
+}
+
+/// `2024-03-10T07:00:00Z = 2024-03-10T02:00:00, 2024-03-10T02:30:00`
+fn shown(instant: &Instant) -> String {
+    format!("{} = {}", instant.at, instant.nominal.join(", "))
+}
+
+const ANCHOR: WallMs = WallMs(0);
+
+#[test]
+fn changes_of_the_clock() {
+    for (cron, timezone, after, expected) in [
+        // A gap: both nominal times in one instant, and the time at the gap's end with them.
+        (
+            "0,30 2 * * *",
+            "America/New_York",
+            "2024-03-10T00:00:00Z",
+            [
+                "2024-03-10T07:00:00Z = 2024-03-10T02:00:00, 2024-03-10T02:30:00",
+                "2024-03-11T06:00:00Z = 2024-03-11T02:00:00",
+            ],
+        ),
+        (
+            "0 2,3 * * *",
+            "America/New_York",
+            "2024-03-10T00:00:00Z",
+            [
+                "2024-03-10T07:00:00Z = 2024-03-10T02:00:00, 2024-03-10T03:00:00",
+                "2024-03-11T06:00:00Z = 2024-03-11T02:00:00",
+            ],
+        ),
+        // Half an hour's gap.
+        (
+            "0,15,30 2 * * *",
+            "Australia/Lord_Howe",
+            "2024-10-05T12:00:00Z",
+            [
+                "2024-10-05T15:30:00Z = 2024-10-06T02:00:00, 2024-10-06T02:15:00, 2024-10-06T02:30:00",
+                "2024-10-06T15:00:00Z = 2024-10-07T02:00:00",
+            ],
+        ),
+        // Midnight that does not exist.
+        (
+            "@daily",
+            "America/Sao_Paulo",
+            "2018-11-03T12:00:00Z",
+            [
+                "2018-11-04T03:00:00Z = 2018-11-04T00:00:00",
+                "2018-11-05T02:00:00Z = 2018-11-05T00:00:00",
+            ],
+        ),
+        (
+            "0 0 * * 0",
+            "America/Santiago",
+            "2022-09-10T12:00:00Z",
+            [
+                "2022-09-11T04:00:00Z = 2022-09-11T00:00:00",
+                "2022-09-18T03:00:00Z = 2022-09-18T00:00:00",
+            ],
+        ),
+        // A gap leaves a wildcard's times out.
+        (
+            "*/30 2 * * *",
+            "America/New_York",
+            "2024-03-10T00:00:00Z",
+            [
+                "2024-03-11T06:00:00Z = 2024-03-11T02:00:00",
+                "2024-03-11T06:30:00Z = 2024-03-11T02:30:00",
+            ],
+        ),
+        // A fold: the first pass for fixed times, both for wildcards.
+        (
+            "30 1 * * *",
+            "America/New_York",
+            "2024-11-03T00:00:00Z",
+            [
+                "2024-11-03T05:30:00Z = 2024-11-03T01:30:00",
+                "2024-11-04T06:30:00Z = 2024-11-04T01:30:00",
+            ],
+        ),
+        (
+            "*/60 1 * * *",
+            "America/New_York",
+            "2024-11-03T00:00:00Z",
+            [
+                "2024-11-03T05:00:00Z = 2024-11-03T01:00:00",
+                "2024-11-03T06:00:00Z = 2024-11-03T01:00:00",
+            ],
+        ),
+        // A day that does not exist is not caught up.
+        (
+            "0 12 * * *",
+            "Pacific/Apia",
+            "2011-12-29T00:00:00Z",
+            [
+                "2011-12-29T22:00:00Z = 2011-12-29T12:00:00",
+                "2011-12-30T22:00:00Z = 2011-12-31T12:00:00",
+            ],
+        ),
+        // An offset of -0:44:30 that ended at the local time 00:44:30.
+        (
+            "0,44,45 0 * * *",
+            "Africa/Monrovia",
+            "1972-01-06T12:00:00Z",
+            [
+                "1972-01-07T00:44:30Z = 1972-01-07T00:00:00, 1972-01-07T00:44:00",
+                "1972-01-07T00:45:00Z = 1972-01-07T00:45:00",
+            ],
+        ),
+    ] {
+        let fires: Vec<String> = schedule(cron, timezone)
+            .instants(ANCHOR, at(after), WallMs(i64::MAX))
+            .take(2)
+            .map(|instant| shown(&instant))
+            .collect();
+        assert_eq!(fires, expected, "{cron} {timezone}");
+    }
+}
+
+#[test]
+fn a_stretch_is_open_at_its_start_and_closed_at_its_end() {
+    let daily = schedule("0 12 * * *", "Etc/UTC");
+    let noon = at("2026-05-01T12:00:00Z");
+    for (after, through, expected) in [
+        (noon.0 - 1, noon.0, 1),
+        (noon.0, noon.0, 0),
+        (noon.0, noon.0 + 86_400_000, 1),
+        (noon.0 - 1, noon.0 - 1, 0),
+        (noon.0 + 1, noon.0 + 86_399_999, 0),
+        (noon.0 + 86_400_000, noon.0, 0),
+    ] {
+        let (after, through) = (WallMs(after), WallMs(through));
+        assert_eq!(daily.instants(ANCHOR, after, through).count(), expected);
+        assert_eq!(daily.count(ANCHOR, after, through), expected as u64);
+        assert_eq!(daily.newest(ANCHOR, after, through, 9).len(), expected);
+    }
+}
+
+#[test]
+fn the_ends_of_time_are_answered() {
+    for cron in ["* * * * *", "0 0 29 2 *", "@every 1s"] {
+        let schedule = schedule(cron, "Asia/Shanghai");
+        let first = schedule.next_after(ANCHOR, WallMs(i64::MIN)).unwrap();
+        assert!(first.at >= WallMs(0), "{cron}: {}", first.at);
+        for late in [i64::MAX, 253_402_300_800_000] {
+            assert_eq!(schedule.next_after(ANCHOR, WallMs(late)), None, "{cron}");
+            assert_eq!(
+                schedule.next_after(WallMs(late), ANCHOR),
+                if cron == "@every 1s" {
+                    None
+                } else {
+                    schedule.next_after(ANCHOR, ANCHOR)
+                }
+            );
+        }
+        let last = schedule.newest(ANCHOR, WallMs(i64::MIN), WallMs(i64::MAX), 2);
+        assert_eq!(last.len(), 2, "{cron}");
+        assert!(
+            last[0].at < last[1].at && last[1].at.to_rfc3339().starts_with("999"),
+            "{cron}"
+        );
+        assert_eq!(
+            schedule.newest(ANCHOR, WallMs(i64::MIN), WallMs(i64::MAX), 0),
+            []
+        );
+    }
+    // 2100 is no leap year.
+    let leap = schedule("0 0 29 2 *", "Etc/UTC");
+    let next = leap.next_after(ANCHOR, at("2096-03-01T00:00:00Z")).unwrap();
+    assert_eq!(next.at, at("2104-02-29T00:00:00Z"));
+    // The longest wait there is.
+    let rare = schedule("0 0 29 2 */7", "Etc/UTC");
+    let next = rare.next_after(ANCHOR, at("2088-03-01T00:00:00Z")).unwrap();
+    assert_eq!(next.at, at("2128-02-29T00:00:00Z"));
+}
+
+#[test]
+fn every_counts_from_the_anchor() {
+    let every = schedule("@every 1h30m", "America/New_York");
+    let anchor = at("2026-11-01T04:10:05.250Z");
+    let fires: Vec<String> = every
+        .instants(anchor, WallMs(0), WallMs(i64::MAX))
+        .take(2)
+        .map(|instant| shown(&instant))
+        .collect();
+    assert_eq!(
+        fires,
+        [
+            "2026-11-01T05:40:05.250Z = 2026-11-01T01:40:05.250",
+            "2026-11-01T07:10:05.250Z = 2026-11-01T02:10:05.250"
+        ]
+    );
+    assert!(!every.is_fixed_time());
+    let second = schedule("@every 1s", "Etc/UTC");
+    let (after, through) = (at("2026-01-01T00:00:00Z"), at("2027-01-01T00:00:00Z"));
+    assert_eq!(second.count(after, after, through), 365 * 86_400);
+    let newest = second.newest(after, after, through, 3);
+    assert_eq!(
+        newest
+            .iter()
+            .map(|instant| instant.at.0 - through.0)
+            .collect::<Vec<_>>(),
+        [-2000, -1000, 0]
+    );
+}
+
+#[test]
+fn refusals_name_the_field_the_text_the_reason_and_the_remedy() {
+    for (cron, expected) in [
+        (
+            "",
+            "cron `` has 0 fields, not five; write minute, hour, day of month, month and day of week, for example `30 23 * * *`",
+        ),
+        (
+            "* * * * * *",
+            "cron `* * * * * *` has 6 fields, not five; write minute, hour, day of month, month and day of week, for example `30 23 * * *`",
+        ),
+        (
+            "TZ=UTC 0 0 * * *",
+            "cron `TZ=UTC 0 0 * * *` has the zone in it; write it as schedule.timezone",
+        ),
+        (
+            "60 * * * *",
+            "minute `60` is outside 0-59; write a number from 0 to 59",
+        ),
+        (
+            "* 99999999999 * * *",
+            "hour `99999999999` has a number of more than two digits, outside 0-23; write a number from 0 to 23",
+        ),
+        (
+            "5-3 * * * *",
+            "minute `5-3` is a range that runs backwards and would name nothing; write two ranges, `5-59,0-3`",
+        ),
+        (
+            "0 0 * * 6-1",
+            "day of week `6-1` is a range that runs backwards and would name nothing; write two ranges, `6-6,0-1`",
+        ),
+        (
+            "5/15 * * * *",
+            "minute `5/15` has a step after a single value; write a range before the step, `5-59/...`",
+        ),
+        (
+            "*/0 * * * *",
+            "minute `*/0` has a step that is not a number from 1 to 9999; write for example `*/29`",
+        ),
+        (
+            "1,,2 * * * *",
+            "minute `1,,2` has an empty place in its list; write one comma between two values and none at the ends",
+        ),
+        (
+            "0-10-20 * * * *",
+            "minute `0-10-20` has more than one `-`; write ranges as low-high, several of them with commas between",
+        ),
+        (
+            "-5 * * * *",
+            "minute `-5` has a number missing; write `*`, `*/2`, `0`, `0-59`, `0-59/2` or several with commas between",
+        ),
+        (
+            "5* * * * *",
+            "minute `5*` is not a value of this field, 0-59; write `*`, `*/2`, `0`, `0-59`, `0-59/2` or several with commas between",
+        ),
+        (
+            "0 0 ? * *",
+            "day of month `?` has `?`, Quartz's sign for no value; write `*`",
+        ),
+        (
+            "0 0 L * *",
+            "day of month `L` has `L` or `W`, Quartz's signs for the last day and the nearest working day; name the days, for example `28-31`, and let the program look whether it is the last",
+        ),
+        (
+            "0 0 * * 5#3",
+            "day of week `5#3` has `#`, Quartz's sign for the nth weekday of a month; name the days of the month, for example `15-21` with `*/7` as day of week for the third Sunday",
+        ),
+        (
+            "0~30 * * * *",
+            "minute `0~30` has `~`, cronie's sign for a value chosen at random; write one fixed value",
+        ),
+        (
+            "H * * * *",
+            "minute `H` has `H`, Jenkins's sign for a value chosen by hash; write one fixed value",
+        ),
+        (
+            "0 0 * * sunday",
+            "day of week `sunday` has a name of more than three letters; write `sun`",
+        ),
+        (
+            "0 0 * foo *",
+            "month `foo` is not a value of this field, 1-12 or jan-dec; write `*`, `*/2`, `1`, `1-12`, `1-12/2` or several with commas between",
+        ),
+        (
+            "0 0 31 2,4 *",
+            "day of month `31` is in no month of `2,4`, so it would never fire; write a day that exists, for example `28-31`, or another month",
+        ),
+        (
+            "@Daily",
+            "cron `@Daily` is not a known macro; write `@daily`",
+        ),
+        (
+            "@reboot",
+            "cron `@reboot` is no time, and no machine of the fleet is the one whose start would count; give the job a schedule, or start it with the host's own init",
+        ),
+        (
+            "@every",
+            "cron `@every` is not an interval; write `@every` and a duration, for example `@every 1h30m`",
+        ),
+        (
+            "@every 500ms",
+            "period `500ms` is outside 1s to 366d; write a period of at least a second and at most a year",
+        ),
+        (
+            "@every 1s500ms",
+            "period `1s500ms` is not a whole number of seconds; write whole seconds",
+        ),
+        (
+            "@every 90",
+            "period `90` `90` has no unit; write for example 90s",
+        ),
+        (
+            "*/5 2 8-14 3 */7",
+            "cron `*/5 2 8-14 3 */7` never fires in America/New_York: every local time it names is left out when the clock goes forward; write a fixed minute and hour, which fire after the gap, or another hour",
+        ),
+    ] {
+        assert_eq!(
+            parse(cron, "America/New_York").unwrap_err().to_string(),
+            expected
+        );
+    }
+    for (timezone, expected) in [
+        (
+            "Asia/Shanghia",
+            "timezone `Asia/Shanghia` is not a known time zone; did you mean `Asia/Shanghai`?",
+        ),
+        (
+            "+08:00",
+            "timezone `+08:00` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+        ),
+        (
+            "",
+            "timezone `` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+        ),
+    ] {
+        assert_eq!(parse("@daily", timezone).unwrap_err().to_string(), expected);
+    }
+}
+
+/// One field of a generated expression: its text and the values that the text means.
+fn field(low: u32, high: u32) -> impl Strategy<Value = (String, Vec<u32>)> {
+    let all = move || (low..=high).collect::<Vec<_>>();
+    prop_oneof![
+        3 => Just(("*".to_owned(), all())),
+        2 => (1..=high).prop_map(move |step| {
+            (format!("*/{step}"), (low..=high).step_by(step as usize).collect())
+        }),
+        2 => proptest::collection::vec(low..=high, 1..4).prop_map(|values| {
+            let texts: Vec<String> = values.iter().map(u32::to_string).collect();
+            (texts.join(","), values)
+        }),
+        2 => (low..=high, low..=high, 1..5u32).prop_map(|(a, b, step)| {
+            let (a, b) = (a.min(b), a.max(b));
+            (format!("{a}-{b}/{step}"), (a..=b).step_by(step as usize).collect())
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_answered(cron in "[0-9*/,@LW#?a-z -]{0,30}|.*", timezone in "[A-Za-z/_]{0,20}|.*") {
+        let _ = parse(&cron, "Etc/UTC");
+        let _ = parse("@daily", &timezone);
+    }
+
+    /// In UTC, an expression names exactly the minutes that its fields say.
+    #[test]
+    fn fields_mean_what_they_say(
+        minute in field(0, 59), hour in field(0, 23), day in field(1, 31), month in field(1, 12), weekday in field(0, 7),
+        start in 0..2_000_000_000_000_i64, minutes in 0..6000_i64, n in 0..20_usize,
+    ) {
+        use chrono::{DateTime, Datelike, Timelike};
+        let cron = [&minute, &hour, &day, &month, &weekday].map(|(text, _)| text.as_str()).join(" ");
+        let Ok(schedule) = parse(&cron, "Etc/UTC") else {
+            return Ok(());
+        };
+        let (after, through) = (WallMs(start), WallMs(start + minutes * 60_000));
+        let star = day.0.starts_with('*') || weekday.0.starts_with('*');
+        let expected: Vec<i64> = (0..=minutes)
+            .map(|i| (start.div_euclid(60_000) + i) * 60_000)
+            .filter(|&at| at > after.0 && at <= through.0)
+            .filter(|&at| {
+                let t = DateTime::from_timestamp_millis(at).unwrap();
+                let in_days = day.1.contains(&t.day());
+                let from_sunday = t.weekday().num_days_from_sunday();
+                let in_week = weekday.1.iter().any(|w| w % 7 == from_sunday);
+                minute.1.contains(&t.minute())
+                    && hour.1.contains(&t.hour())
+                    && month.1.contains(&t.month())
+                    && if star { in_days && in_week } else { in_days || in_week }
+            })
+            .collect();
+        agree(&schedule, after, through, n, &expected)?;
+    }
+
+    #[test]
+    fn every_is_arithmetic(period in 1..100_000_i64, anchor in -5_000_000..5_000_000_i64, after in 0..10_000_000_i64, length in 0..10_000_000_i64, n in 0..20_usize) {
+        let schedule = schedule(&format!("@every {period}s"), "Etc/UTC");
+        let anchor = WallMs(anchor);
+        let expected: Vec<i64> = (1..)
+            .map(|k| anchor.0 + k * period * 1000)
+            .skip_while(|&at| at <= after)
+            .take_while(|&at| at <= after + length)
+            .collect();
+        let (after, through) = (WallMs(after), WallMs(after + length));
+        let ats = |instants: Vec<Instant>| instants.iter().map(|i| i.at.0).collect::<Vec<_>>();
+        prop_assert_eq!(&ats(schedule.instants(anchor, after, through).collect()), &expected);
+        prop_assert_eq!(schedule.count(anchor, after, through), expected.len() as u64);
+        prop_assert_eq!(ats(schedule.newest(anchor, after, through, n)), &expected[expected.len().saturating_sub(n)..]);
+    }
+}
+
+/// Stepping, counting and looking from the end give one answer, and it is this.
+fn agree(
+    schedule: &Schedule,
+    after: WallMs,
+    through: WallMs,
+    n: usize,
+    expected: &[i64],
+) -> Result<(), TestCaseError> {
+    let instants: Vec<Instant> = schedule.instants(ANCHOR, after, through).collect();
+    let ats: Vec<i64> = instants.iter().map(|instant| instant.at.0).collect();
+    prop_assert_eq!(&ats, expected);
+    prop_assert_eq!(schedule.count(ANCHOR, after, through), ats.len() as u64);
+    let newest = schedule.newest(ANCHOR, after, through, n);
+    prop_assert_eq!(&newest[..], &instants[instants.len().saturating_sub(n)..]);
+    Ok(())
+}
