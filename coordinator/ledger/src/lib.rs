@@ -14,6 +14,7 @@
 //! [`Store::propose`] is the whole interface for writing. A replicated log takes its place
 //! without touching anything else.
 
+mod answers;
 mod apply;
 mod codes;
 pub mod command;
@@ -31,8 +32,10 @@ mod tables;
 mod testing;
 mod working_set;
 
+pub use answers::RunFilter;
 pub use command::{Command, Proposal};
 pub use outcome::{Change, Done, Outcome, PutKind, Refusal};
+pub use reader::{Reader, ReaderError};
 pub use rows::{
     AgentRow, JobRow, Lease, Namespace, RunRow, RunState, ShardRow, ShardState, VersionRow,
 };

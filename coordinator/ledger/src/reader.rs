@@ -1,1 +1,148 @@
+//! The side of everybody who only looks: a read-only connection beside the writer's.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use protocol::{JobName, RunId, WallMs, api};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::answers::{Answers, RunFilter};
+use crate::schema::SCHEMA_VERSION;
+
+/// Steps of SQLite's machine between two looks at the budget.
+const STEPS_A_LOOK: i32 = 10_000;
+
+/// Looks that one query may live through: 100 million steps are seconds on a slow machine. A
+/// reader that goes on for longer would hold back the checkpoints of the writer's log.
+const LOOKS_MAX: u32 = 10_000;
+
+/// Reads the ledger while its one writer writes, each answer from one moment.
+pub struct Reader {
+    conn: Connection,
+    looks_left: Arc<AtomicU32>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReaderError {
+    #[error("opening the ledger {path} to read")]
+    Open {
+        path: String,
+        source: rusqlite::Error,
+    },
+    #[error("the ledger {path} has schema version {found}, and this program knows version {known}")]
+    Schema {
+        path: String,
+        found: i64,
+        known: i64,
+    },
+    #[error("{doing} took too long and was given up: ask for less, for example for one job")]
+    TooLong { doing: &'static str },
+    #[error("{doing}")]
+    Query {
+        doing: &'static str,
+        source: rusqlite::Error,
+    },
+}
+
+impl Reader {
+    /// Opens a ledger that its writer has created.
+    pub fn open(path: &Path) -> Result<Reader, ReaderError> {
+        let named = path.display().to_string();
+        let opened = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .and_then(|mut conn| {
+            conn.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = ON;")?;
+            let found = conn.query_row("SELECT schema_version FROM meta", [], |row| row.get(0))?;
+            let looks_left = budget(&mut conn)?;
+            Ok((conn, looks_left, found))
+        });
+        let (conn, looks_left, found) = opened.map_err(|source| ReaderError::Open {
+            path: named.clone(),
+            source,
+        })?;
+        if found != SCHEMA_VERSION {
+            return Err(ReaderError::Schema {
+                path: named,
+                found,
+                known: SCHEMA_VERSION,
+            });
+        }
+        Ok(Reader { conn, looks_left })
+    }
+
+    /// Jobs in force, by name.
+    #[allow(clippy::redundant_closure_for_method_calls)] // the method fits one lifetime only
+    pub fn jobs(&self) -> Result<Vec<api::Job>, ReaderError> {
+        self.answer("listing jobs", |answers| answers.jobs())
+    }
+
+    /// A job in force, under its present name or one that it had before.
+    pub fn job(&self, name: &JobName) -> Result<Option<api::JobDetail>, ReaderError> {
+        self.answer("reading a job", |answers| answers.job(name))
+    }
+
+    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<api::Run>, ReaderError> {
+        self.answer("listing runs", |answers| answers.runs(filter))
+    }
+
+    pub fn run(&self, run_id: RunId) -> Result<Option<api::RunDetail>, ReaderError> {
+        self.answer("reading a run", |answers| answers.run(run_id))
+    }
+
+    /// The run of an instant, or else the manual run of exactly that time.
+    pub fn find_run(
+        &self,
+        name: &JobName,
+        fire_time: WallMs,
+    ) -> Result<Option<api::RunDetail>, ReaderError> {
+        self.answer("looking for a run", |answers| {
+            answers.find_run(name, fire_time)
+        })
+    }
+
+    /// Agents by name, `ready` where they have a session: whether one is silent the leader knows.
+    #[allow(clippy::redundant_closure_for_method_calls)] // the method fits one lifetime only
+    pub fn agents(&self) -> Result<Vec<api::Agent>, ReaderError> {
+        self.answer("listing agents", |answers| answers.agents())
+    }
+
+    /// Alerts, newest first, at most 1000.
+    pub fn alerts(&self, limit: u32) -> Result<Vec<api::Alert>, ReaderError> {
+        self.answer("listing alerts", |answers| answers.alerts(limit))
+    }
+
+    /// Answers from one moment of the ledger, within the budget.
+    fn answer<T>(
+        &self,
+        doing: &'static str,
+        ask: impl FnOnce(&Answers<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, ReaderError> {
+        self.looks_left.store(LOOKS_MAX, Ordering::Relaxed);
+        self.conn
+            .unchecked_transaction()
+            .and_then(|moment| {
+                let answer = ask(&Answers { conn: &moment })?;
+                moment.commit()?;
+                Ok(answer)
+            })
+            .map_err(|source| match source.sqlite_error_code() {
+                Some(ErrorCode::OperationInterrupted) => ReaderError::TooLong { doing },
+                _ => ReaderError::Query { doing, source },
+            })
+    }
+}
+
+/// Stops a query that has used up its looks.
+fn budget(conn: &mut Connection) -> rusqlite::Result<Arc<AtomicU32>> {
+    let looks_left = Arc::new(AtomicU32::new(LOOKS_MAX));
+    let left = Arc::clone(&looks_left);
+    let spend = move || {
+        let spent = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        spent.is_err()
+    };
+    conn.progress_handler(STEPS_A_LOOK, Some(spend))?;
+    Ok(looks_left)
+}

@@ -226,30 +226,30 @@ fn rfc3339(column: &str) -> String {
 }
 
 fn word<T: Coded>(column: &str) -> String {
-    let cases: String = T::ALL
+    let cases: Vec<String> = T::ALL
         .iter()
-        .map(|value| format!(" WHEN {} THEN '{}'", value.code(), value.word()))
+        .map(|value| format!("WHEN {} THEN '{}'", value.code(), value.word()))
         .collect();
-    format!("CASE {column}{cases} END")
+    format!("CASE {column} {} END", cases.join(" "))
 }
 
 fn views() -> String {
-    let mut views = String::new();
-    for (name, columns, from) in [
+    let views = [
         job_views(),
         run_views(),
         attempt_views(),
         agent_views(),
         record_views(),
     ]
-    .concat()
-    {
-        views.push_str(&format!(
-            "CREATE VIEW {name} AS SELECT {} FROM {from};\n",
-            columns.join(", ")
-        ));
-    }
+    .concat();
     views
+        .into_iter()
+        .map(|(name, columns, from)| {
+            let columns = columns.join(", ");
+            format!("CREATE VIEW {name} AS SELECT {columns} FROM {from};")
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 type View = (&'static str, Vec<String>, &'static str);

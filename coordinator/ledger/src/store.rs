@@ -1,11 +1,13 @@
 //! The writer's side: one connection, one transaction a batch.
 
+use std::fmt::Write;
 use std::path::Path;
 
-use protocol::Rules;
+use protocol::{JobName, Rules, RunId, api};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
+use crate::answers::{Answers, RunFilter};
 use crate::apply::apply;
 use crate::command::Proposal;
 use crate::meta::Meta;
@@ -148,6 +150,31 @@ impl Store {
         load(&self.conn).map_err(|source| StoreError::Read { source })
     }
 
+    /// A job in force, as [`crate::Reader::job`] answers. A ledger in memory has no readers.
+    pub fn job(&self, name: &JobName) -> Result<Option<api::JobDetail>, StoreError> {
+        self.answers()
+            .job(name)
+            .map_err(|source| StoreError::Read { source })
+    }
+
+    /// As [`crate::Reader::runs`].
+    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<api::Run>, StoreError> {
+        self.answers()
+            .runs(filter)
+            .map_err(|source| StoreError::Read { source })
+    }
+
+    /// As [`crate::Reader::run`].
+    pub fn run(&self, run_id: RunId) -> Result<Option<api::RunDetail>, StoreError> {
+        self.answers()
+            .run(run_id)
+            .map_err(|source| StoreError::Read { source })
+    }
+
+    fn answers(&self) -> Answers<'_> {
+        Answers { conn: &self.conn }
+    }
+
     /// How many commands have been applied, refused ones included.
     pub fn last_applied(&self) -> Result<i64, StoreError> {
         Meta::load(&self.conn)
@@ -200,7 +227,7 @@ fn dump(conn: &Connection) -> rusqlite::Result<String> {
         .query_map([], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     for table in tables {
-        text.push_str(&format!("# {table}\n"));
+        writeln!(text, "# {table}").expect("text takes text");
         let key: Option<String> = conn
             .prepare(
                 "SELECT group_concat(name ORDER BY pk) FROM pragma_table_info(?1) WHERE pk > 0",
@@ -210,11 +237,7 @@ fn dump(conn: &Connection) -> rusqlite::Result<String> {
             .flatten();
         let key = key.unwrap_or_else(|| "1".to_owned());
         let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY {key}"))?;
-        let columns: Vec<String> = statement
-            .column_names()
-            .into_iter()
-            .map(str::to_owned)
-            .collect();
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let cells = columns

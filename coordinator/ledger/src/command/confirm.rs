@@ -51,7 +51,7 @@ impl Confirm {
         let shards = self.chosen(context, &run)?;
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         match self.verdict {
-            Verdict::Succeeded => self.succeed(context, &mut run, shards, by)?,
+            Verdict::Succeeded => succeed(context, &mut run, shards, by)?,
             Verdict::Retry => self.retry(context, &mut run, shards)?,
             Verdict::Failed => {
                 run.row.state = RunState::Failed;
@@ -89,20 +89,6 @@ impl Confirm {
         Ok(shards)
     }
 
-    fn succeed(
-        &self,
-        context: &mut Context<'_>,
-        run: &mut Run,
-        shards: Vec<Shard>,
-        by: &str,
-    ) -> Result<(), Stop> {
-        for mut shard in shards {
-            let why = Some(format!("confirmed by {by}"));
-            context.move_shard(run, &mut shard, ShardState::Succeeded, why)?;
-        }
-        context.roll_up(run)
-    }
-
     /// Runs the shards again in the same execution. A run that stood still asks for its place
     /// anew: others of its job may have begun meanwhile.
     fn retry(
@@ -126,4 +112,17 @@ impl Confirm {
         }
         context.update_run(run)
     }
+}
+
+fn succeed(
+    context: &mut Context<'_>,
+    run: &mut Run,
+    shards: Vec<Shard>,
+    by: &str,
+) -> Result<(), Stop> {
+    for mut shard in shards {
+        let why = Some(format!("confirmed by {by}"));
+        context.move_shard(run, &mut shard, ShardState::Succeeded, why)?;
+    }
+    context.roll_up(run)
 }

@@ -38,7 +38,7 @@ impl Rerun {
         let shards = context.shards(self.run_id)?;
         self.check(context, &run, &shards)?;
         let (by, reason) = (clip(&self.by), clip(&self.reason));
-        self.begin_execution(context, &mut run, by, reason)?;
+        begin_execution(context, &mut run, by, reason)?;
         let leased = self.reopen(context, &mut run, shards)?;
         self.start_or_wait(context, &mut run, leased)?;
         context.update_run(&run)?;
@@ -92,27 +92,6 @@ impl Rerun {
         Ok(())
     }
 
-    fn begin_execution(
-        &self,
-        context: &mut Context<'_>,
-        run: &mut Run,
-        by: &str,
-        reason: &str,
-    ) -> Result<(), Stop> {
-        run.row.execution = run
-            .row
-            .execution
-            .checked_add(1)
-            .ok_or_else(|| malformed("an execution beyond the last"))?;
-        run.row.execution_id = context.meta.mint_execution();
-        run.row.trigger = Trigger::Rerun;
-        run.row.admitted_at = context.at;
-        run.row.start_deadline = None;
-        run.row.reason = None;
-        run.ended_at = None;
-        context.insert_execution(&run.row, Some(by), Some(reason))
-    }
-
     /// Makes the chosen shards pending, or pending once their lease has ended. Answers whether
     /// any is still leased. All shards come back into the working set with their run.
     fn reopen(
@@ -146,28 +125,9 @@ impl Rerun {
             }
             shard.restore_retries();
             shard.row.attempts = 0;
-            leased |= self.reopen_shard(context, run, &mut shard)?;
+            leased |= reopen_shard(context, run, &mut shard)?;
         }
         Ok(leased)
-    }
-
-    fn reopen_shard(
-        &self,
-        context: &mut Context<'_>,
-        run: &mut Run,
-        shard: &mut Shard,
-    ) -> Result<bool, Stop> {
-        if let Some(Lease { token, .. }) = shard.lease() {
-            if context.rules.on(Rule::LeaseEndsByReceiptOrExpiry) {
-                shard.again = true;
-                let (state, reason) = (shard.row.state, shard.row.reason.clone());
-                context.move_shard(run, shard, state, reason)?;
-                return Ok(true);
-            }
-            context.end_attempt_unheard(token, AttemptOutcome::Cancelled, "rerun")?;
-        }
-        context.move_shard(run, shard, pending_at(context.at), None)?;
-        Ok(false)
     }
 
     fn start_or_wait(
@@ -188,4 +148,38 @@ impl Rerun {
         }
         context.make_ready(run)
     }
+}
+
+fn begin_execution(
+    context: &mut Context<'_>,
+    run: &mut Run,
+    by: &str,
+    reason: &str,
+) -> Result<(), Stop> {
+    run.row.execution = run
+        .row
+        .execution
+        .checked_add(1)
+        .ok_or_else(|| malformed("an execution beyond the last"))?;
+    run.row.execution_id = context.meta.mint_execution();
+    run.row.trigger = Trigger::Rerun;
+    run.row.admitted_at = context.at;
+    run.row.start_deadline = None;
+    run.row.reason = None;
+    run.ended_at = None;
+    context.insert_execution(&run.row, Some(by), Some(reason))
+}
+
+fn reopen_shard(context: &mut Context<'_>, run: &mut Run, shard: &mut Shard) -> Result<bool, Stop> {
+    if let Some(Lease { token, .. }) = shard.lease() {
+        if context.rules.on(Rule::LeaseEndsByReceiptOrExpiry) {
+            shard.again = true;
+            let (state, reason) = (shard.row.state, shard.row.reason.clone());
+            context.move_shard(run, shard, state, reason)?;
+            return Ok(true);
+        }
+        context.end_attempt_unheard(token, AttemptOutcome::Cancelled, "rerun")?;
+    }
+    context.move_shard(run, shard, pending_at(context.at), None)?;
+    Ok(false)
 }

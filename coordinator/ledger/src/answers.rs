@@ -1,0 +1,403 @@
+//! What people ask of the ledger, answered in the words of the API.
+//!
+//! Every query here finds its rows by a key or the index over fires, reads the open runs, or is
+//! cut off by its limit: none grows with the history but the search for a job's runs by id or for
+//! a final state, which the reader's budget bounds.
+
+use jobs::Manifest;
+use protocol::attempt::Exit;
+use protocol::{AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use crate::codes::{Coded, coded, coded_option};
+use crate::command::{AlertKind, GapReason};
+use crate::rows::{JobRow, Namespace, RunState};
+use crate::tables::agent::{list_agents, read_agent_name};
+use crate::tables::job::{JOB_COLUMNS, find_job_named, read_job, read_name};
+use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
+use crate::tables::shard::{Shard, list_shards};
+
+/// Most rows that one answer lists.
+pub(crate) const ROWS_MAX: u32 = 1000;
+
+/// Runs that a job is shown with.
+const RECENT_RUNS: u32 = 20;
+
+/// Which runs to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Under its present name or one that it had before; of deleted jobs too.
+    pub job: Option<JobName>,
+    pub state: Option<RunState>,
+    /// Only runs after this one, oldest first. Without it the newest come first.
+    pub after_id: Option<RunId>,
+    /// Only these runs.
+    pub ids: Option<Vec<RunId>>,
+    /// At most 1000.
+    pub limit: u32,
+}
+
+/// The queries, over the writer's connection or a reader's.
+pub(crate) struct Answers<'a> {
+    pub(crate) conn: &'a Connection,
+}
+
+impl Answers<'_> {
+    /// Jobs in force, by name.
+    pub(crate) fn jobs(&self) -> rusqlite::Result<Vec<api::Job>> {
+        let rows: Vec<JobRow> = self
+            .conn
+            .prepare_cached(&format!(
+                "SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted ORDER BY name"
+            ))?
+            .query_map([], read_job)?
+            .collect::<Result<_, _>>()?;
+        rows.iter().map(|row| Ok(self.describe(row)?.0)).collect()
+    }
+
+    /// A job in force.
+    pub(crate) fn job(&self, name: &JobName) -> rusqlite::Result<Option<api::JobDetail>> {
+        let Some(row) = find_job_named(self.conn, name)?.filter(|row| !row.deleted) else {
+            return Ok(None);
+        };
+        let (job, manifest) = self.describe(&row)?;
+        Ok(Some(api::JobDetail {
+            job,
+            manifest: serde_json::from_str(&manifest)
+                .unwrap_or(serde_json::Value::String(manifest)),
+            runs: self.recent_runs(&row, RECENT_RUNS)?,
+            gaps: self.gaps(&row)?,
+        }))
+    }
+
+    pub(crate) fn runs(&self, filter: &RunFilter) -> rusqlite::Result<Vec<api::Run>> {
+        let Some((condition, values)) = self.condition(filter)? else {
+            return Ok(Vec::new());
+        };
+        let index = match filter.state {
+            Some(state) if !state.is_final() => "INDEXED BY runs_open",
+            _ => "",
+        };
+        let order = if filter.after_id.is_some() {
+            "ASC"
+        } else {
+            "DESC"
+        };
+        let limit = filter.limit.min(ROWS_MAX);
+        let found: Vec<Run> = self
+            .conn
+            .prepare(&format!(
+                "SELECT {RUN_COLUMNS} FROM runs WHERE run_id IN (
+                     SELECT run_id FROM runs {index} WHERE {condition}
+                     ORDER BY run_id {order} LIMIT {limit})
+                 ORDER BY run_id {order}"
+            ))?
+            .query_map(params_from_iter(values), read_run)?
+            .collect::<Result<_, _>>()?;
+        found.iter().map(|run| self.show_run(run)).collect()
+    }
+
+    /// The filter in SQL; `None` where its job never was.
+    fn condition(&self, filter: &RunFilter) -> rusqlite::Result<Option<(String, Vec<Value>)>> {
+        let mut conditions = vec!["TRUE".to_owned()];
+        let mut values: Vec<Value> = Vec::new();
+        if let Some(name) = &filter.job {
+            let Some(job) = find_job_named(self.conn, name)? else {
+                return Ok(None);
+            };
+            conditions.push("job_id = ?".to_owned());
+            values.push(job.job_id.0.into());
+        }
+        if let Some(state) = filter.state {
+            // As a constant, so that the partial index over open runs serves.
+            conditions.push(format!("state = {}", state.code()));
+            if !state.is_final() {
+                conditions.push("state < 4".to_owned());
+            }
+        }
+        if let Some(after) = filter.after_id {
+            conditions.push("run_id > ?".to_owned());
+            values.push(after.0.into());
+        }
+        if let Some(ids) = &filter.ids {
+            let ids = ids.iter().take(ROWS_MAX as usize);
+            let marks = vec!["?"; ids.len()].join(", ");
+            conditions.push(format!("run_id IN ({marks})"));
+            values.extend(ids.map(|id| Value::from(id.0)));
+        }
+        Ok(Some((conditions.join(" AND "), values)))
+    }
+
+    pub(crate) fn run(&self, run_id: RunId) -> rusqlite::Result<Option<api::RunDetail>> {
+        let Some(run) = find_run(self.conn, run_id)? else {
+            return Ok(None);
+        };
+        let shards = list_shards(self.conn, run_id)?;
+        Ok(Some(api::RunDetail {
+            run: self.show_run(&run)?,
+            executions: self.executions(run_id)?,
+            shard_list: shards
+                .iter()
+                .map(|shard| self.show_shard(shard))
+                .collect::<Result<_, _>>()?,
+        }))
+    }
+
+    /// The run of an instant, or else the manual run of exactly that time.
+    pub(crate) fn find_run(
+        &self,
+        name: &JobName,
+        fire_time: WallMs,
+    ) -> rusqlite::Result<Option<api::RunDetail>> {
+        let Some(job) = find_job_named(self.conn, name)? else {
+            return Ok(None);
+        };
+        let run_id = self
+            .conn
+            .prepare_cached(
+                "SELECT run_id FROM runs WHERE job_id = ?1 AND fire_time = ?2
+                    AND namespace IN (?3, ?4)
+                 ORDER BY namespace LIMIT 1",
+            )?
+            .query_row(
+                params![
+                    job.job_id.0,
+                    fire_time.0,
+                    Namespace::Scheduled.code(),
+                    Namespace::Manual.code()
+                ],
+                |row| Ok(RunId(row.get(0)?)),
+            )
+            .optional()?;
+        run_id.map_or(Ok(None), |run_id| self.run(run_id))
+    }
+
+    /// Agents by name. Whether one is offline only the leader's core knows.
+    pub(crate) fn agents(&self) -> rusqlite::Result<Vec<api::Agent>> {
+        let leased: std::collections::BTreeMap<i64, u32> = self
+            .conn
+            .prepare_cached(
+                "SELECT s.agent_id, count(*) FROM runs r INDEXED BY runs_open
+                 CROSS JOIN shards s ON s.run_id = r.run_id
+                 WHERE r.state < 4 AND r.state = 2 AND s.state = 1 GROUP BY s.agent_id",
+            )?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<Result<_, _>>()?;
+        let mut agents: Vec<api::Agent> = list_agents(self.conn)?
+            .into_iter()
+            .map(|agent| {
+                let state = match (agent.row.quarantined, agent.row.session) {
+                    (true, _) => "quarantined",
+                    (false, Some(_)) => "ready",
+                    (false, None) => "offline",
+                };
+                api::Agent {
+                    agent: agent.row.name,
+                    id: agent.row.agent_id,
+                    state: state.to_owned(),
+                    slots: agent.row.slots,
+                    leased: leased.get(&agent.row.agent_id.0).copied().unwrap_or(0),
+                }
+            })
+            .collect();
+        agents.sort_by(|a, b| a.agent.cmp(&b.agent));
+        Ok(agents)
+    }
+
+    /// Alerts, newest first.
+    pub(crate) fn alerts(&self, limit: u32) -> rusqlite::Result<Vec<api::Alert>> {
+        self.conn
+            .prepare_cached(
+                "SELECT l.alert_id, l.at, l.kind, j.name, l.run_id, l.text
+                 FROM alerts l LEFT JOIN jobs j USING (job_id)
+                 ORDER BY l.alert_id DESC LIMIT ?1",
+            )?
+            .query_map([limit.min(ROWS_MAX)], |row| {
+                let named = row.get_ref(3)? != rusqlite::types::ValueRef::Null;
+                Ok(api::Alert {
+                    id: AlertId(row.get(0)?),
+                    at: WallMs(row.get(1)?),
+                    kind: coded::<AlertKind>(row, 2)?.word().to_owned(),
+                    job: named.then(|| read_name(row, 3)).transpose()?,
+                    run: row.get::<_, Option<i64>>(4)?.map(RunId),
+                    text: row.get(5)?,
+                })
+            })?
+            .collect()
+    }
+
+    /// A job as lists show it, and the text of its manifest.
+    fn describe(&self, row: &JobRow) -> rusqlite::Result<(api::Job, String)> {
+        let text: String = self
+            .conn
+            .prepare_cached("SELECT manifest FROM versions WHERE job_id = ?1 AND version = ?2")?
+            .query_row(params![row.job_id.0, row.version], |row| row.get(0))?;
+        let mut job = api::Job {
+            job: row.name.clone(),
+            id: row.job_id,
+            version: row.version,
+            schedule: String::new(),
+            timezone: String::new(),
+            owner: String::new(),
+            purpose: String::new(),
+            fired_through: row.fired_through,
+            next_fire: None,
+            last_run: self.recent_runs(row, 1)?.pop(),
+            problem: None,
+        };
+        match Manifest::from_json(&text) {
+            Ok(manifest) => {
+                let spec = manifest.schedule().spec();
+                job.schedule.clone_from(&spec.cron);
+                job.timezone.clone_from(&spec.timezone);
+                job.owner = manifest.owner;
+                job.purpose = manifest.purpose;
+            }
+            Err(error) => job.problem = Some(format!("its manifest cannot be read: {error}")),
+        }
+        Ok((job, text))
+    }
+
+    /// The runs of a job's newest fires and manual runs, newest first.
+    fn recent_runs(&self, job: &JobRow, limit: u32) -> rusqlite::Result<Vec<api::Run>> {
+        let mut runs: Vec<Run> = Vec::new();
+        for namespace in Namespace::ALL {
+            let found = self
+                .conn
+                .prepare_cached(&format!(
+                    "SELECT {RUN_COLUMNS} FROM runs WHERE job_id = ?1 AND namespace = ?2
+                     ORDER BY fire_time DESC LIMIT ?3"
+                ))?
+                .query_map(params![job.job_id.0, namespace.code(), limit], read_run)?
+                .collect::<Result<Vec<_>, _>>()?;
+            runs.extend(found);
+        }
+        runs.sort_by_key(|run| std::cmp::Reverse((run.row.fire_time, run.row.run_id)));
+        runs.truncate(limit as usize);
+        runs.iter()
+            .map(|run| Ok(show(run, job.name.clone())))
+            .collect()
+    }
+
+    fn gaps(&self, job: &JobRow) -> rusqlite::Result<Vec<api::Gap>> {
+        self.conn
+            .prepare_cached(
+                "SELECT after, through, count, reason FROM gaps WHERE job_id = ?1
+                 ORDER BY gap_id DESC LIMIT ?2",
+            )?
+            .query_map(params![job.job_id.0, ROWS_MAX], |row| {
+                Ok(api::Gap {
+                    from: WallMs(row.get(0)?),
+                    through: WallMs(row.get(1)?),
+                    count: row.get::<_, i64>(2)?.cast_unsigned(),
+                    reason: coded::<GapReason>(row, 3)?.word().to_owned(),
+                })
+            })?
+            .collect()
+    }
+
+    fn show_run(&self, run: &Run) -> rusqlite::Result<api::Run> {
+        let name = self
+            .conn
+            .prepare_cached("SELECT name FROM jobs WHERE job_id = ?1")?
+            .query_row([run.row.job_id.0], |row| read_name(row, 0))?;
+        Ok(show(run, name))
+    }
+
+    fn executions(&self, run_id: RunId) -> rusqlite::Result<Vec<api::Execution>> {
+        self.conn
+            .prepare_cached(
+                "SELECT execution, execution_id, trigger, asked_by, reason, admitted_at
+                 FROM executions WHERE run_id = ?1 ORDER BY execution",
+            )?
+            .query_map([run_id.0], |row| {
+                Ok(api::Execution {
+                    execution: row.get(0)?,
+                    id: protocol::ExecutionId(row.get(1)?),
+                    trigger: coded(row, 2)?,
+                    by: row.get(3)?,
+                    reason: row.get(4)?,
+                    admitted_at: WallMs(row.get(5)?),
+                })
+            })?
+            .collect()
+    }
+
+    fn show_shard(&self, shard: &Shard) -> rusqlite::Result<api::Shard> {
+        let mut attempts = Vec::new();
+        let mut next = shard.token;
+        while let Some(token) = next {
+            let (attempt, earlier) = self.attempt(token)?;
+            attempts.push(attempt);
+            // Tokens rise, so the list ends; a damaged one must not hold a reader for ever.
+            next = earlier.filter(|earlier| *earlier < token);
+        }
+        attempts.reverse();
+        Ok(api::Shard {
+            shard: shard.row.shard,
+            state: shard.row.state.as_str().to_owned(),
+            reason: shard.row.reason.clone(),
+            retries_used: shard.row.retries_used,
+            attempts,
+        })
+    }
+
+    fn attempt(&self, token: Token) -> rusqlite::Result<(api::Attempt, Option<Token>)> {
+        self.conn
+            .prepare_cached(
+                "SELECT t.token, t.execution, t.attempt, a.name, t.granted_at, t.started_at,
+                    t.ended_at, t.outcome, t.exit_code, t.exit_signal, t.cpu_ms,
+                    t.memory_bytes_peak, t.reason, t.tail, t.stale_outcome, t.earlier
+                 FROM attempts t JOIN agents a USING (agent_id) WHERE t.token = ?1",
+            )?
+            .query_row([token.0], read_attempt)
+    }
+}
+
+fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)> {
+    let code = row.get::<_, Option<i32>>(8)?.map(Exit::Code);
+    let signal = row.get::<_, Option<i32>>(9)?.map(Exit::Signal);
+    let attempt = api::Attempt {
+        token: Token(row.get(0)?),
+        execution: row.get(1)?,
+        attempt: row.get(2)?,
+        agent: read_agent_name(row, 3)?,
+        granted_at: WallMs(row.get(4)?),
+        started_at: row.get::<_, Option<i64>>(5)?.map(WallMs),
+        ended_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
+        outcome: coded_option(row, 7)?,
+        exit: code.or(signal),
+        cpu_ms: row.get::<_, Option<i64>>(10)?.map(|cpu| DurationMs(cpu).0),
+        memory_bytes_peak: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
+        reason: row.get(12)?,
+        tail: row.get(13)?,
+        stale_outcome: coded_option(row, 14)?,
+    };
+    Ok((attempt, row.get::<_, Option<i64>>(15)?.map(Token)))
+}
+
+fn show(run: &Run, job: JobName) -> api::Run {
+    let row = &run.row;
+    api::Run {
+        run: row.run_id,
+        job,
+        version: row.version,
+        namespace: row.namespace.as_str().to_owned(),
+        fire_time: row.fire_time,
+        nominal: row.nominal.clone(),
+        state: row.state.as_str().to_owned(),
+        reason: row.reason.clone(),
+        execution: row.execution,
+        execution_id: row.execution_id,
+        trigger: row.trigger,
+        shards: row.shards,
+        pending: run.tally.pending,
+        leased: run.tally.leased,
+        succeeded: run.tally.succeeded,
+        needs_confirmation: run.tally.needs_confirmation,
+        cancelled: run.tally.cancelled,
+        admitted_at: row.admitted_at,
+        ended_at: run.ended_at,
+    }
+}
