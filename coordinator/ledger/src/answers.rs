@@ -149,12 +149,11 @@ impl Answers<'_> {
         &self,
         name: &JobName,
         fire_time: WallMs,
-    ) -> rusqlite::Result<Option<api::RunDetail>> {
+    ) -> rusqlite::Result<Option<RunId>> {
         let Some(job) = find_job_named(self.conn, name)? else {
             return Ok(None);
         };
-        let run_id = self
-            .conn
+        self.conn
             .prepare_cached(
                 "SELECT run_id FROM runs WHERE job_id = ?1 AND fire_time = ?2
                     AND namespace IN (?3, ?4)
@@ -169,8 +168,7 @@ impl Answers<'_> {
                 ],
                 |row| Ok(RunId(row.get(0)?)),
             )
-            .optional()?;
-        run_id.map_or(Ok(None), |run_id| self.run(run_id))
+            .optional()
     }
 
     /// Agents by name. Whether one is offline only the leader's core knows.

@@ -97,7 +97,7 @@ impl Reader {
         &self,
         name: &JobName,
         fire_time: WallMs,
-    ) -> Result<Option<api::RunDetail>, ReaderError> {
+    ) -> Result<Option<RunId>, ReaderError> {
         self.answer("looking for a run", |answers| {
             answers.find_run(name, fire_time)
         })
