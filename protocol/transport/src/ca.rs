@@ -68,12 +68,11 @@ pub fn create(directory: &Path, cluster: &ClusterId, validity: Validity) -> Resu
     });
     // Part of the key's digest makes the authority's name its own: one made anew for the same
     // cluster is then an unknown authority, and not a known one with a wrong signature.
-    let digest: String = params
+    let digest = params
         .key_identifier(&key)
         .iter()
         .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     params.distinguished_name = common_name(format!("Matins authority of {cluster}, {digest}"));
     let certificate = params.self_signed(&key).map_err(CaError::Sign)?;
 

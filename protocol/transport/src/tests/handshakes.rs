@@ -354,6 +354,17 @@ async fn a_peer_that_falls_silent_is_noticed() {
     assert_eq!(bounded(connection.closed()).await, CloseReason::Silence);
 }
 
+/// The time that passes is the matter here: longer than the idle time-out, and nobody says a word.
+#[tokio::test]
+async fn a_quiet_connection_is_kept() {
+    let pair = Pair::new().await;
+    tokio::select! {
+        reason = pair.coordinator.closed() => panic!("{reason}"),
+        reason = pair.agent.closed() => panic!("{reason}"),
+        () = tokio::time::sleep(settings::IDLE_TIMEOUT + settings::KEEP_ALIVE) => {}
+    }
+}
+
 /// Told apart from silence by the reason, which the agent has at its next keep-alive.
 #[tokio::test]
 async fn a_listener_that_restarted_says_so() {
