@@ -16,16 +16,20 @@ const UNITS: [(&str, i64); 5] = [
 
 /// Text that is not a duration, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}; {remedy}")]
+#[error("`{text}` {reason}; {remedy}")]
 pub struct DurationError {
-    pub what: String,
+    /// As written, cut where it is long.
+    pub text: String,
+    /// Continues a sentence that begins with the text.
+    pub reason: String,
     pub remedy: String,
 }
 
 /// Reads a duration. Only the form is judged here; which lengths make sense is for the field.
 pub fn parse_duration(text: &str) -> Result<DurationMs, DurationError> {
-    let refuse = |what: &str, remedy: &str| DurationError {
-        what: format!("`{}` {what}", crate::schedule::shown(text)),
+    let refuse = |reason: &str, remedy: &str| DurationError {
+        text: crate::schedule::shown(text),
+        reason: reason.to_owned(),
         remedy: remedy.to_owned(),
     };
     const FORMS: &str = "write for example 90s, 1h30m, 2d or 500ms";

@@ -364,6 +364,10 @@ fn one_field_wrong() {
             "10:18: an anchor (`&name`) is not read; write values out; a value that begins with `&` goes in quotes",
         ),
         (
+            "owner: !!str 012",
+            "10:8: a tag (`!name`) is not read; leave it out; a value that begins with `!` goes in quotes",
+        ),
+        (
             "run: { exec: [a, !!str b] }",
             "10:18: a tag (`!name`) is not read; leave it out; a value that begins with `!` goes in quotes",
         ),

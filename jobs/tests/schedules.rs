@@ -334,7 +334,7 @@ fn refusals_name_the_field_the_text_the_reason_and_the_remedy() {
         ),
         (
             "@every 90",
-            "period `90` `90` has no unit; write for example 90s",
+            "period `90` has no unit; write for example 90s",
         ),
         (
             "*/5 2 8-14 3 */7",

@@ -283,7 +283,7 @@ pub(super) fn duration(
         Value::Plain(text) | Value::Quoted(text) => match crate::parse_duration(text) {
             Ok(duration) if (low..=high).contains(&duration) => return Some(duration),
             Ok(duration) => (format!("{duration} is outside {low} to {high}"), remedy),
-            Err(error) => (error.what, error.remedy),
+            Err(error) => (format!("`{}` {}", error.text, error.reason), error.remedy),
         },
         Value::Refused => return None,
         other => (format!("is {}, not a duration", kind(other)), remedy),

@@ -70,7 +70,6 @@ pub(super) fn parse(yaml: &str, problems: &mut Problems) -> Vec<Node> {
         );
         return Vec::new();
     }
-    let yaml = yaml.strip_prefix('\u{feff}').unwrap_or(yaml);
     let mut documents = Vec::new();
     let mut open: Vec<Open> = Vec::new();
     let mut parser = Parser::new_from_str(yaml);

@@ -18,7 +18,7 @@ impl Every {
         let refuse =
             |reason: String, remedy: &str| ScheduleError::new("period", text, reason, remedy);
         let DurationMs(period_ms) =
-            crate::parse_duration(text).map_err(|error| refuse(error.what, &error.remedy))?;
+            crate::parse_duration(text).map_err(|error| refuse(error.reason, &error.remedy))?;
         if !(PERIOD_MS_MIN..=PERIOD_MS_MAX).contains(&period_ms) {
             return Err(refuse(
                 "is outside 1s to 366d".to_owned(),
