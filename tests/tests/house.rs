@@ -1,5 +1,7 @@
 //! The house as `docs/ARCHITECTURE.md` draws it, held against `cargo metadata`: which crate may
 //! depend on which, and which may name what.
+//!
+//! `docs/house.dot` is written from the metadata by `make house`, which also draws it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +15,29 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("jobs", &["protocol"]),
     ("ledger", &["protocol", "jobs"]),
     ("coordinator-core", &["protocol", "jobs", "ledger"]),
-    ("coordinator", &["protocol", "jobs", "ledger", "coordinator-core", "transport"]),
+    (
+        "coordinator",
+        &[
+            "protocol",
+            "jobs",
+            "ledger",
+            "coordinator-core",
+            "transport",
+        ],
+    ),
     ("agent-core", &["protocol"]),
     ("agent", &["protocol", "agent-core", "transport"]),
-    ("matins", &["protocol", "jobs", "ledger", "coordinator", "agent", "transport"]),
+    (
+        "matins",
+        &[
+            "protocol",
+            "jobs",
+            "ledger",
+            "coordinator",
+            "agent",
+            "transport",
+        ],
+    ),
     ("tests", &[]),
 ];
 
@@ -24,8 +45,17 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &["protocol", "jobs", "coordinator-core", "agent-core"];
 
 /// What no pure crate may name, directly.
-const NOT_PURE: &[&str] =
-    &["tokio", "quinn", "rustls", "openraft", "rusqlite", "nix", "getrandom", "axum", "tracing"];
+const NOT_PURE: &[&str] = &[
+    "tokio",
+    "quinn",
+    "rustls",
+    "openraft",
+    "rusqlite",
+    "nix",
+    "getrandom",
+    "axum",
+    "tracing",
+];
 
 /// Dependencies that one crate alone may name.
 const CONFINED: &[(&str, &[&str])] = &[
@@ -40,7 +70,10 @@ const CONFINED: &[(&str, &[&str])] = &[
 ];
 
 fn workspace() -> Vec<Package> {
-    let metadata = MetadataCommand::new().no_deps().exec().expect("cargo metadata runs here");
+    let metadata = MetadataCommand::new()
+        .no_deps()
+        .exec()
+        .expect("cargo metadata runs here");
     metadata.workspace_packages().into_iter().cloned().collect()
 }
 
@@ -72,13 +105,19 @@ fn only_the_arrows_of_the_house() {
         }
     }
     for name in allowed.keys() {
-        assert!(members.contains(*name), "{name} is drawn but does not exist");
+        assert!(
+            members.contains(*name),
+            "{name} is drawn but does not exist"
+        );
     }
 }
 
 #[test]
 fn pure_crates_name_nothing_that_acts() {
-    for package in workspace().iter().filter(|p| PURE.contains(&p.name.as_str())) {
+    for package in workspace()
+        .iter()
+        .filter(|p| PURE.contains(&p.name.as_str()))
+    {
         for dependency in dependencies(package) {
             assert!(
                 !NOT_PURE.contains(&dependency.as_str()),
@@ -91,11 +130,17 @@ fn pure_crates_name_nothing_that_acts() {
 
 #[test]
 fn pure_crates_carry_the_rules_that_keep_them_so() {
-    for package in workspace().iter().filter(|p| PURE.contains(&p.name.as_str())) {
+    for package in workspace()
+        .iter()
+        .filter(|p| PURE.contains(&p.name.as_str()))
+    {
         let rules = package.manifest_path.with_file_name("clippy.toml");
         let text = std::fs::read_to_string(&rules).unwrap_or_else(|e| panic!("{rules}: {e}"));
         for forbidden in ["Instant::now", "SystemTime::now", "env::var", "HashMap"] {
-            assert!(text.contains(forbidden), "{rules} does not forbid {forbidden}");
+            assert!(
+                text.contains(forbidden),
+                "{rules} does not forbid {forbidden}"
+            );
         }
     }
 }
@@ -128,4 +173,62 @@ fn nothing_but_tests_can_switch_a_rule_off() {
             );
         }
     }
+}
+
+/// The picture in the documents is of the house that stands.
+#[test]
+fn the_drawing_is_true() {
+    let drawing = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/house.dot");
+    let drawn = draw();
+    if std::env::var_os("MATINS_DRAW_HOUSE").is_some() {
+        std::fs::write(drawing, &drawn).expect("docs/ can be written");
+    }
+    let stands = std::fs::read_to_string(drawing).expect("docs/house.dot can be read");
+    assert_eq!(stands, drawn, "docs/house.dot is out of date: make house");
+}
+
+/// Crates as boxes, pure ones rounded; an arrow from each crate to what depends on it. Arrows that
+/// another path implies are left out, as are `matins` and `tests`, which know everything.
+fn draw() -> String {
+    let packages = workspace();
+    let members: BTreeSet<String> = packages
+        .iter()
+        .map(|p| p.name.to_string())
+        .filter(|name| name != "tests" && name != "matins")
+        .collect();
+    let below: BTreeMap<String, BTreeSet<String>> = packages
+        .iter()
+        .filter(|p| members.contains(p.name.as_str()))
+        .map(|p| {
+            (
+                p.name.to_string(),
+                dependencies(p).intersection(&members).cloned().collect(),
+            )
+        })
+        .collect();
+    let mut dot =
+        String::from("digraph house {\n  rankdir=LR;\n  node [fontname=\"Helvetica\"];\n");
+    for name in &members {
+        let pure = PURE.contains(&name.as_str());
+        let style = if pure { "rounded,filled" } else { "filled" };
+        let fill = if pure { "#e8f1e4" } else { "#f3ead9" };
+        dot += &format!("  \"{name}\" [shape=box, style=\"{style}\", fillcolor=\"{fill}\"];\n");
+    }
+    for (name, direct) in &below {
+        for dependency in direct {
+            let implied = direct
+                .iter()
+                .any(|other| other != dependency && reaches(&below, other, dependency));
+            if !implied {
+                dot += &format!("  \"{dependency}\" -> \"{name}\";\n");
+            }
+        }
+    }
+    dot + "}\n"
+}
+
+fn reaches(below: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    below.get(from).is_some_and(|direct| {
+        direct.contains(to) || direct.iter().any(|next| reaches(below, next, to))
+    })
 }
