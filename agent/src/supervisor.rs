@@ -1,0 +1,525 @@
+//! `matins supervisor`: the parent of every attempt's processes.
+//!
+//! A small process of one thread, without a network and without an async runtime, because its
+//! one duty must not depend on anything: to kill at the deadline what it started, whether or not
+//! an agent is there. [`agent_core::Supervisor`] decides; this shell waits for signals, the timer
+//! and the socket, and hands what happened to the core in an order that matters:
+//!
+//! 1. ended children first, so that an exit that came before a kill is told as the job's own;
+//! 2. then a new connection, which drops the old one with whatever it still held unread: what a
+//!    dead agent had written can never be obeyed after the table that did not list it;
+//! 3. then the requests of the agent that is there.
+//!
+//! In its directory (mode 0700) are the lock that keeps a second supervisor out, the socket, and
+//! a working directory for each attempt. Before it answers anybody it kills what an earlier
+//! supervisor left behind. Nothing else is kept: what it knew dies with it, and its processes too.
+
+mod launching;
+mod processes;
+mod socket;
+mod sweep;
+mod sys;
+mod trees;
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use agent_core::supervisor::{Action, Identity};
+use agent_core::{Supervisor, supervisor};
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use protocol::message::Incarnation;
+use protocol::supervisor::Request;
+use protocol::{BootMs, DurationMs, Rules, Token};
+
+use crate::clock;
+use launching::Trash;
+use socket::Line;
+use trees::Trees;
+
+/// Longest path a unix socket can have, its closing NUL not counted.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// After a failed accept (no descriptors left) the next is tried this much later.
+const ACCEPT_PAUSE: DurationMs = DurationMs(200);
+
+/// How long a stopping supervisor waits for the agent to take its last words.
+const LAST_WORDS_MS: u16 = 1_000;
+
+/// What a supervisor is told when it is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its own directory: made if absent, one supervisor at a time.
+    pub directory: PathBuf,
+}
+
+/// The socket of the supervisor of this directory.
+pub fn socket_path(directory: &Path) -> PathBuf {
+    directory.join("socket")
+}
+
+/// Why a supervisor could not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("preparing the supervisor's directory `{path}`")]
+    Directory { path: PathBuf, source: io::Error },
+    #[error(
+        "another supervisor is running in `{directory}`: stop it first, or give this one a directory of its own"
+    )]
+    AlreadyRunning { directory: PathBuf },
+    #[error(
+        "the socket's path `{path}` is longer than {SOCKET_PATH_BYTES_MAX} bytes: choose a directory with a shorter path"
+    )]
+    SocketPath { path: PathBuf },
+    #[error("listening on `{path}`")]
+    Listen { path: PathBuf, source: io::Error },
+    #[error("asking the kernel for {what}")]
+    Kernel {
+        what: &'static str,
+        source: io::Error,
+    },
+    #[error("looking for what an earlier supervisor left behind")]
+    Sweep { source: io::Error },
+}
+
+fn kernel(what: &'static str) -> impl Fn(nix::Error) -> Error {
+    move |error| Error::Kernel {
+        what,
+        source: error.into(),
+    }
+}
+
+/// Runs a supervisor until SIGTERM or SIGINT, then interrupts what runs and returns when nothing
+/// of it is alive.
+///
+/// Takes over the process: blocks signals, reaps every child, becomes a subreaper. To be called
+/// on the main thread of a process that has started no other.
+pub fn run(options: Options) -> Result<(), Error> {
+    let directory = prepare(&options.directory)?;
+    let lock = lock(&directory)?;
+    let socket = socket_path(&directory);
+    if socket.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+        return Err(Error::SocketPath { path: socket });
+    }
+    let signals = take_over_process()?;
+    let proc = PathBuf::from("/proc");
+    let mark = format!("MATINS_SUPERVISOR={}", directory.display());
+    let swept = sweep::sweep(&proc, &mark).map_err(|source| Error::Sweep { source })?;
+    let trash = clear_work(&directory).map_err(|source| Error::Directory {
+        path: directory.clone(),
+        source,
+    })?;
+    let identity = identity(swept)?;
+    tracing::info!(
+        directory = %directory.display(),
+        incarnation = identity.incarnation.0,
+        swept,
+        "the supervisor is ready"
+    );
+    let timer = TimerFd::new(
+        ClockId::CLOCK_BOOTTIME,
+        TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+    )
+    .map_err(kernel("a timer"))?;
+    let listener = socket::listen(&socket).map_err(|source| Error::Listen {
+        path: socket.clone(),
+        source,
+    })?;
+    let mut shell = Shell {
+        core: Supervisor::new(identity, Rules::all()),
+        trees: Trees::new(proc, mark.clone()),
+        trash,
+        mark,
+        directory,
+        signals,
+        timer,
+        listener,
+        accept_after: None,
+        line: None,
+        done: false,
+    };
+    let result = shell.run();
+    drop(lock);
+    result
+}
+
+/// Makes the directory and answers with its one true name: marks in environments are compared
+/// letter by letter.
+fn prepare(path: &Path) -> Result<PathBuf, Error> {
+    let prepare = || {
+        DirBuilder::new().mode(0o700).recursive(true).create(path)?;
+        let directory = fs::canonicalize(path)?;
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
+        Ok(directory)
+    };
+    prepare().map_err(|source| Error::Directory {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Held for as long as any process of this supervisor is between fork and exec, so that no
+/// successor can sweep before that one has shown whose it is.
+fn lock(directory: &Path) -> Result<Flock<File>, Error> {
+    let path = directory.join("lock");
+    let file = File::create(&path).map_err(|source| Error::Directory { path, source })?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        nix::Error::EWOULDBLOCK => Error::AlreadyRunning {
+            directory: directory.to_owned(),
+        },
+        errno => kernel("a lock")(errno),
+    })
+}
+
+fn take_over_process() -> Result<SignalFd, Error> {
+    for entry in fs::read_dir("/proc/self/fd").map_err(|source| Error::Kernel {
+        what: "the open descriptors",
+        source,
+    })? {
+        let fd = entry
+            .ok()
+            .and_then(|e| e.file_name().to_str()?.parse::<i32>().ok());
+        if let Some(fd) = fd.filter(|fd| *fd > 2)
+            && let Err(error) = sys::close_on_exec(fd)
+        {
+            // The directory's own descriptor is among them, and closed by now.
+            tracing::debug!(fd, %error, "a descriptor is gone");
+        }
+    }
+    nix::sys::prctl::set_child_subreaper(true).map_err(kernel("the orphans of our children"))?;
+    sys::hear_of_children();
+    let mut mask = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT] {
+        mask.add(signal);
+    }
+    mask.thread_block().map_err(kernel("its signals"))?;
+    SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .map_err(kernel("its signals"))
+}
+
+fn clear_work(directory: &Path) -> io::Result<Trash> {
+    let mut trash = Trash::new(directory.join("trash"))?;
+    trash.take(&directory.join("work"))?;
+    Ok(trash)
+}
+
+fn identity(swept: bool) -> Result<Identity, Error> {
+    let boot_id =
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(|source| Error::Kernel {
+            what: "the boot id",
+            source,
+        })?;
+    let incarnation = getrandom::u64().map_err(|error| Error::Kernel {
+        what: "a random number",
+        source: io::Error::other(error),
+    })?;
+    Ok(Identity {
+        incarnation: Incarnation(incarnation),
+        boot_id: boot_id.trim().to_owned(),
+        swept,
+    })
+}
+
+struct Shell {
+    core: Supervisor,
+    trees: Trees,
+    trash: Trash,
+    mark: String,
+    directory: PathBuf,
+    signals: SignalFd,
+    timer: TimerFd,
+    listener: UnixListener,
+    accept_after: Option<BootMs>,
+    line: Option<Line>,
+    done: bool,
+}
+
+/// What is ready.
+#[derive(Default)]
+struct Ready {
+    signals: bool,
+    connection: bool,
+    readable: bool,
+}
+
+impl Shell {
+    fn run(&mut self) -> Result<(), Error> {
+        while !self.done {
+            let ready = self.wait()?;
+            self.reap();
+            if ready.signals {
+                self.handle_signals()?;
+            }
+            // Asked again before every read: an agent may have come since this loop woke.
+            let replaced = (ready.connection || ready.readable) && self.accept();
+            if ready.readable && !replaced {
+                self.read();
+            }
+            self.core.handle_tick(clock::now());
+            self.obey();
+            self.flush();
+            self.trash.remove_some();
+        }
+        self.say_last_words();
+        Ok(())
+    }
+
+    /// Sleeps until something is ready, the core wants its tick, or there is trash to remove.
+    fn wait(&mut self) -> Result<Ready, Error> {
+        let now = clock::now().boot;
+        if self.accept_after.is_some_and(|at| at <= now) {
+            self.accept_after = None;
+        }
+        let wake_at = self
+            .core
+            .poll_timeout()
+            .into_iter()
+            .chain(self.accept_after);
+        self.set_timer(wake_at.min())?;
+        let timeout = if self.trash.is_empty() {
+            PollTimeout::NONE
+        } else {
+            PollTimeout::ZERO
+        };
+        let wanted = |line: &Line| {
+            let mut wanted = PollFlags::POLLIN;
+            wanted.set(PollFlags::POLLOUT, line.has_unsent());
+            wanted
+        };
+        let accepting = if self.accept_after.is_none() {
+            PollFlags::POLLIN
+        } else {
+            PollFlags::empty()
+        };
+        let mut polled = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.timer.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.listener.as_fd(), accepting),
+        ];
+        if let Some(line) = &self.line {
+            polled.push(PollFd::new(line.stream.as_fd(), wanted(line)));
+        }
+        match poll(&mut polled, timeout) {
+            Ok(_) => {}
+            Err(nix::Error::EINTR) => return Ok(Ready::default()),
+            Err(errno) => return Err(kernel("what is ready")(errno)),
+        }
+        let is = |index: usize, flags: PollFlags| {
+            let got = polled.get(index).and_then(PollFd::revents);
+            got.is_some_and(|got| got.intersects(flags))
+        };
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+        Ok(Ready {
+            signals: is(0, PollFlags::POLLIN),
+            connection: is(2, PollFlags::POLLIN),
+            readable: is(3, PollFlags::POLLIN | gone),
+        })
+    }
+
+    /// The timer runs on CLOCK_BOOTTIME, so a deadline that passes in a suspend is due at once
+    /// when the machine wakes.
+    fn set_timer(&self, at: Option<BootMs>) -> Result<(), Error> {
+        let result = match at {
+            // Zero would disarm it.
+            Some(BootMs(at)) => {
+                let at = at.max(1);
+                let at = TimeSpec::new(at / 1000, at % 1000 * 1_000_000);
+                let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
+                self.timer.set(Expiration::OneShot(at), flags)
+            }
+            None => self.timer.unset(),
+        };
+        result.map_err(kernel("a timer"))
+    }
+
+    fn handle_signals(&mut self) -> Result<(), Error> {
+        while let Some(signal) = self.signals.read_signal().map_err(kernel("its signals"))? {
+            let number = signal.ssi_signo.cast_signed();
+            if number == Signal::SIGTERM as i32 || number == Signal::SIGINT as i32 {
+                tracing::info!(running = self.core.alive(), "the supervisor is stopping");
+                self.core.handle_stop(clock::now());
+                self.obey();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reaps whatever has ended: main processes, and orphans that have become our children.
+    fn reap(&mut self) {
+        loop {
+            match sys::reap() {
+                Ok(Some(ended)) => {
+                    if let Some(token) = self.trees.reaped(ended.pid) {
+                        self.core
+                            .handle_main_exited(token, ended.exit, ended.usage, clock::now());
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(%error, "children cannot be reaped");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes the next agent that waits; whether there was one.
+    fn accept(&mut self) -> bool {
+        let accepted = self
+            .listener
+            .accept()
+            .and_then(|(stream, _)| Line::new(stream));
+        match accepted {
+            Ok(line) => {
+                if self.line.replace(line).is_some() {
+                    tracing::debug!("a new connection takes the place of the agent's");
+                }
+                self.core.handle_disconnected(clock::now());
+                self.obey();
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::error!(%error, "an agent's connection cannot be accepted");
+                self.accept_after = Some(clock::now().boot + ACCEPT_PAUSE);
+            }
+        }
+        false
+    }
+
+    fn read(&mut self) {
+        let Some(line) = &mut self.line else {
+            return;
+        };
+        let (requests, result) = line.read();
+        for request in requests {
+            self.handle_request(request);
+        }
+        if let Err(error) = result {
+            self.cut(&error);
+        }
+    }
+
+    fn handle_request(&mut self, request: Request) {
+        let greeted = match &mut self.line {
+            Some(line) => std::mem::replace(&mut line.greeted, true),
+            None => return,
+        };
+        let now = clock::now();
+        match (greeted, request) {
+            (false, Request::Hello) => self.core.handle_connected(now),
+            (false, _) => {
+                tracing::error!("an agent did not begin with hello");
+                self.line = None;
+                return;
+            }
+            (true, request) => self.core.handle_request(request, now),
+        }
+        self.obey();
+    }
+
+    fn cut(&mut self, error: &socket::LineError) {
+        match error {
+            socket::LineError::Closed => tracing::info!("the agent is gone; deadlines stand"),
+            error => tracing::warn!(%error, "the agent's line is cut; deadlines stand"),
+        }
+        self.line = None;
+        self.core.handle_disconnected(clock::now());
+        self.obey();
+    }
+
+    fn flush(&mut self) {
+        if let Some(line) = &mut self.line
+            && let Err(error) = line.flush()
+        {
+            self.cut(&error);
+        }
+    }
+
+    /// Carries out what the core has decided, until it wants nothing more.
+    fn obey(&mut self) {
+        while let Some(action) = self.core.poll_action() {
+            match action {
+                Action::Spawn(launch) => {
+                    let token = launch.token;
+                    let directory = self.directory.join(&launch.directory);
+                    let result = launching::spawn(&launch, &directory, &self.mark);
+                    let result = match result {
+                        Ok(pid) => {
+                            self.trees.insert(token, pid);
+                            tracing::info!(%token, pid, "an attempt was started");
+                            Ok(())
+                        }
+                        Err(error) => {
+                            tracing::warn!(%token, %error, "an attempt could not be started");
+                            Err(error.to_string())
+                        }
+                    };
+                    self.core.handle_spawned(token, result, clock::now());
+                }
+                Action::Signal { token, signal } => self.signal(token, signal),
+                Action::LookAtTree { token } => {
+                    // What has ended is out of the way, and its orphans are ours.
+                    self.reap();
+                    match self.trees.count(token) {
+                        Ok(alive) => self.core.handle_tree(token, alive, clock::now()),
+                        Err(error) => {
+                            tracing::error!(%token, %error, "a process tree cannot be read");
+                        }
+                    }
+                }
+                Action::Clear { token } => {
+                    self.trees.remove(token);
+                    let directory = self.directory.join(format!("work/{}", token.0));
+                    if let Err(error) = self.trash.take(&directory) {
+                        tracing::warn!(%token, %error, "a working directory cannot be removed");
+                    }
+                }
+                Action::Send(event) => {
+                    if let Some(line) = &mut self.line
+                        && let Err(error) = line.queue(&event)
+                    {
+                        tracing::warn!(%error, "the agent's line is cut; deadlines stand");
+                        self.line = None;
+                        self.core.handle_disconnected(clock::now());
+                    }
+                }
+                Action::Exit => self.done = true,
+            }
+        }
+    }
+
+    fn signal(&self, token: Token, signal: supervisor::Signal) {
+        let signal = match signal {
+            supervisor::Signal::Term => Signal::SIGTERM,
+            supervisor::Signal::Kill => Signal::SIGKILL,
+        };
+        tracing::debug!(%token, %signal, "signalling a process tree");
+        if let Err(error) = self.trees.signal(token, signal) {
+            tracing::error!(%token, %error, "a process cannot be signalled");
+        }
+    }
+
+    /// The ends of what was interrupted are of use to the agent: it goes on holding them.
+    fn say_last_words(&mut self) {
+        while self.line.as_ref().is_some_and(Line::has_unsent) {
+            self.flush();
+            let Some(line) = self.line.as_ref().filter(|line| line.has_unsent()) else {
+                return;
+            };
+            let mut polled = [PollFd::new(line.stream.as_fd(), PollFlags::POLLOUT)];
+            if !matches!(poll(&mut polled, LAST_WORDS_MS), Ok(ready) if ready > 0) {
+                tracing::warn!("the agent does not take the last words");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What is alive, from /proc, and signals that cannot hit a stranger.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use nix::libc;
+use nix::sys::signal::Signal;
+
+use super::sys;
+
+/// One process as `/proc/PID/stat` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    pub(super) session: i32,
+    /// Clock ticks after boot. With `pid` it names a process for ever.
+    pub(super) started: u64,
+    /// Every thread of it has ended; only its entry waits to be reaped.
+    pub(super) dead: bool,
+}
+
+/// Reads one process; `None` if it is gone.
+pub(super) fn read_process(proc: &Path, pid: i32) -> Option<Process> {
+    let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
+    parse_stat(&String::from_utf8_lossy(&stat))
+}
+
+/// Reads every process. Processes that begin or end meanwhile may be missing.
+pub(super) fn read_processes(proc: &Path) -> io::Result<BTreeMap<i32, Process>> {
+    let mut processes = BTreeMap::new();
+    for entry in std::fs::read_dir(proc)? {
+        let name = entry?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse().ok());
+        if let Some(process) = pid.and_then(|pid| read_process(proc, pid)) {
+            processes.insert(process.pid, process);
+        }
+    }
+    Ok(processes)
+}
+
+/// The name in parentheses is the process's own choice and may hold anything, so the fields are
+/// counted from the last closing one.
+fn parse_stat(stat: &str) -> Option<Process> {
+    let pid = stat.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..]
+        .split_ascii_whitespace()
+        .collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    let state = field(3)?;
+    let threads: u32 = field(20)?.parse().ok()?;
+    Some(Process {
+        pid,
+        parent: field(4)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
+        started: field(22)?.parse().ok()?,
+        // A main thread that has ended shows as a zombie while other threads of it run on.
+        dead: matches!(state, "Z" | "X" | "x") && threads <= 1,
+    })
+}
+
+/// Whether the process was started with each of these `NAME=value` in its environment.
+pub(super) fn has_environment(proc: &Path, pid: i32, entries: &[&str]) -> bool {
+    let Ok(environ) = std::fs::read(proc.join(pid.to_string()).join("environ")) else {
+        return false;
+    };
+    let present: BTreeSet<&[u8]> = environ.split(|&byte| byte == 0).collect();
+    entries
+        .iter()
+        .all(|entry| present.contains(entry.as_bytes()))
+}
+
+/// The children of this process, ended but not yet reaped ones included. Exact, as long as this
+/// process alone reaps them and does not do so meanwhile: the kernel's list only grows at its end.
+pub(super) fn read_own_children(proc: &Path) -> io::Result<BTreeSet<i32>> {
+    let mut children = BTreeSet::new();
+    for task in std::fs::read_dir(proc.join("self/task"))? {
+        match std::fs::read_to_string(task?.path().join("children")) {
+            Ok(list) => children.extend(list.split_ascii_whitespace().flat_map(str::parse::<i32>)),
+            // A kernel built without that file: whose parent we are is asked of everybody.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let own = std::process::id().cast_signed();
+                let everybody = read_processes(proc)?;
+                return Ok(everybody
+                    .values()
+                    .filter(|p| p.parent == own)
+                    .map(|p| p.pid)
+                    .collect());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(children)
+}
+
+/// `roots` and everything below them.
+pub(super) fn with_descendants(
+    processes: &BTreeMap<i32, Process>,
+    roots: &BTreeSet<i32>,
+) -> BTreeSet<i32> {
+    let mut below: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for process in processes.values() {
+        below.entry(process.parent).or_default().push(process.pid);
+    }
+    let mut found = roots.clone();
+    let mut open: Vec<i32> = roots.iter().copied().collect();
+    while let Some(pid) = open.pop() {
+        for &child in below.get(&pid).into_iter().flatten() {
+            if found.insert(child) {
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Signals exactly this process. One that has ended meanwhile is no error.
+pub(super) fn signal(proc: &Path, process: &Process, signal: Signal) -> io::Result<()> {
+    let gone = |error: &io::Error| error.raw_os_error() == Some(libc::ESRCH);
+    let same = || read_process(proc, process.pid).is_some_and(|p| p.started == process.started);
+    let result = match sys::pidfd_open(process.pid) {
+        // Looked at again with the handle in hand: what the handle holds is what was looked at.
+        Ok(handle) if same() => sys::pidfd_signal(&handle, signal),
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            // Before Linux 5.3 there is a gap of microseconds between look and signal.
+            if same() {
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(process.pid), signal)
+                    .map_err(io::Error::from)
+            } else {
+                Ok(())
+            }
+        }
+        Err(error) => Err(error),
+    };
+    match result {
+        Err(error) if !gone(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_lines() {
+        let rest = "0 0 0 0 0 0 0 0 0 0 0 20 0";
+        for (line, expected) in [
+            (
+                format!("12 (sh) S 7 12 11 {rest} 1 0 5555 0"),
+                Some((12, 7, 11, 5555, false)),
+            ),
+            (
+                format!("12 (a) R 1 (b) Z 7 12 11 {rest} 1 0 5555 0"),
+                Some((12, 7, 11, 5555, true)),
+            ),
+            (
+                format!("12 (main thread gone) Z 7 12 11 {rest} 4 0 5555 0"),
+                Some((12, 7, 11, 5555, false)),
+            ),
+            ("12 (sh) S 7".to_owned(), None),
+            (String::new(), None),
+        ] {
+            let got = parse_stat(&line).map(|p| (p.pid, p.parent, p.session, p.started, p.dead));
+            assert_eq!(got, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn this_process_finds_itself() {
+        let proc = Path::new("/proc");
+        let own = std::process::id().cast_signed();
+        let everybody = read_processes(proc).unwrap();
+        let me = everybody[&own];
+        assert_eq!(Some(me), read_process(proc, own));
+        assert!(!me.dead);
+        let tree = with_descendants(&everybody, &BTreeSet::from([me.parent]));
+        assert!(tree.contains(&own) && tree.contains(&me.parent));
+        let variable = format!("PATH={}", std::env::var("PATH").unwrap());
+        assert!(has_environment(proc, own, &[&variable]));
+        assert!(!has_environment(proc, own, &[&variable, "MATINS_NOT=here"]));
+    }
+}
