@@ -73,7 +73,7 @@ pub fn create(directory: &Path, cluster: &ClusterId, validity: Validity) -> Resu
         .iter()
         .take(8)
         .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
-    params.distinguished_name = common_name(format!("Matins authority of {cluster}, {digest}"));
+    params.distinguished_name = distinguished_name(cluster, &format!("Matins authority {digest}"));
     let certificate = params.self_signed(&key).map_err(CaError::Sign)?;
 
     files::create_directory(directory).map_err(CaError::write(directory))?;
@@ -160,7 +160,7 @@ fn peer_params(peer: &PeerName, validity: Validity) -> Result<CertificateParams,
         peer.to_string(),
         identity::role_dns_name(peer.role, &peer.cluster),
     ])?;
-    params.distinguished_name = common_name(format!("{} {}", peer.role, peer.name));
+    params.distinguished_name = distinguished_name(&peer.cluster, peer.name.as_str());
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = match peer.role {
         Role::Agent => vec![ExtendedKeyUsagePurpose::ClientAuth],
@@ -173,9 +173,11 @@ fn peer_params(peer: &PeerName, validity: Validity) -> Result<CertificateParams,
     Ok(params)
 }
 
-fn common_name(text: String) -> DistinguishedName {
+/// For people only; peers read the alternative names. Each part stays within X.520's 64 characters.
+fn distinguished_name(cluster: &ClusterId, common_name: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, text);
+    name.push(DnType::OrganizationName, cluster.as_str());
+    name.push(DnType::CommonName, common_name);
     name
 }
 

@@ -48,6 +48,17 @@ fn an_identity_knows_its_name() {
 }
 
 #[test]
+fn the_longest_names_are_good_names() {
+    let longest = "x".repeat(63);
+    let authority = Authority::new(&longest);
+    let identity = authority.issue(Role::Coordinator, &longest);
+    assert_eq!(
+        identity.name().to_string(),
+        format!("{longest}.coordinator.{longest}.matins")
+    );
+}
+
+#[test]
 fn an_authority_is_not_overwritten() {
     let authority = Authority::new("prod");
     let before = fs::read(authority.ca().join("ca.key")).unwrap();
