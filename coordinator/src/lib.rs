@@ -1,1 +1,38 @@
+//! The control side: one process that fires jobs, grants shards to agents and answers people.
+//!
+//! Decisions are made in [`coordinator_core`], facts are kept in [`ledger`]; this crate gives
+//! them threads, sockets and clocks.
+//!
+//! ```text
+//!  agents ══QUIC══ reader/writer tasks ──▶ inputs ──▶ engine thread: Core ──▶ proposals
+//!  people ──HTTP── handlers ─── requests ─▶   ▲              │                    │
+//!                      │                      │           effects              committer
+//!                      │                      └── outcomes ──┼───────────── thread: Store
+//!                      └──── read-only ── Readers            ▼                    │
+//!                                            ▲        agents' queues          ledger.db
+//!                                            └────────────────────────────────────┘
+//! ```
+//!
+//! The engine thread takes one input after the other and never waits for a disk or a socket. The
+//! committer writes what has come up since its last batch as the next one. An effect leaves only
+//! after the outcome that caused it.
+//!
+//! **Invariant:** nothing is retried on the ledger. An error there ends the process with
+//! [`LEDGER_FAILED`], and the next start reads what is true.
 
+mod agents;
+mod api;
+mod clock;
+mod committer;
+mod data_dir;
+mod engine;
+mod exit;
+mod narrate;
+mod roster;
+mod run;
+mod token;
+
+pub use data_dir::DataDirError;
+pub use exit::{DEPOSED, LEDGER_FAILED};
+pub use run::{CoordinatorError, Options, run, run_until};
+pub use token::TokenError;

@@ -1,0 +1,224 @@
+//! The door for agents: handshakes, and one reader and one writer for each connection.
+//!
+//! Nothing an agent does may hold up another or the scheduler. Handshakes run beside each other up
+//! to a number; a connection may have a few messages waiting for the core, then its reader
+//! waits; what is sent to it goes into a queue that cuts it off when it overflows. Whatever cannot be
+//! read closes its own connection, with a warning, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator_core::ConnId;
+use protocol::AgentName;
+use protocol::message::{AgentMessage, Nonce};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+use transport::settings::HANDSHAKE_LIMIT;
+use transport::{
+    Connection, ControlReceiver, ControlSender, Incoming, Listener, ReceiveError, SendError,
+};
+
+use crate::engine::{Engine, Input};
+use crate::exit::causes;
+use crate::roster::{Outgoing, Roster};
+
+/// Peers that are not known yet, at a time. The others wait in the listener's own bounded queue.
+const HANDSHAKES_MAX: usize = 512;
+
+/// Messages of one connection that may wait for the core.
+const INCOMING_MAX: usize = 64;
+
+/// How long an agent may take to say the first word on its connection.
+const FIRST_WORD_LIMIT: Duration = HANDSHAKE_LIMIT;
+
+/// How long one message may take to leave; the peer's machine answers meanwhile, or the connection
+/// would be lost, but its agent does not read.
+const SEND_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the last words of a connection may take to be received.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What every connection needs.
+#[derive(Clone)]
+struct Hall {
+    engine: Engine,
+    roster: Arc<Roster>,
+}
+
+/// Why a connection is not served any longer.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("opening the control stream")]
+    NoControl(#[source] transport::StreamError),
+    #[error("it said nothing for {} s", FIRST_WORD_LIMIT.as_secs())]
+    Speechless,
+    #[error("receiving a message")]
+    Receive(#[source] ReceiveError),
+    #[error("sending a message")]
+    Send(#[source] SendError),
+    #[error("it did not read a message for {} s", SEND_LIMIT.as_secs())]
+    Unread,
+    #[error("drawing a nonce")]
+    Random(#[source] getrandom::Error),
+    #[error(transparent)]
+    TooMany(#[from] crate::roster::TooMany),
+    #[error("{0}")]
+    Asked(String),
+    #[error("the agent ended it")]
+    Finished,
+}
+
+/// Lets agents in until the listener is shut down.
+pub(crate) async fn welcome(listener: Arc<Listener>, engine: Engine, roster: Arc<Roster>) {
+    let hall = Hall { engine, roster };
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    loop {
+        let room = Arc::clone(&handshakes)
+            .acquire_owned()
+            .await
+            .expect("nobody closes this semaphore");
+        let Some(incoming) = listener.accept().await else {
+            return;
+        };
+        let hall = hall.clone();
+        tokio::spawn(async move {
+            let greeted = greet(incoming).await;
+            drop(room);
+            if let Some((name, connection, control)) = greeted {
+                hall.serve(name, connection, control).await;
+            }
+        });
+    }
+}
+
+type Control = (ControlSender, ControlReceiver);
+
+/// Everything up to where it is known who speaks.
+async fn greet(incoming: Incoming) -> Option<(AgentName, Connection, Control)> {
+    let peer = incoming.remote_address();
+    let (name, connection) = match incoming.handshake().await {
+        Ok(known) => known,
+        Err(error) => {
+            tracing::warn!(%peer, error = causes(&error), "a peer was not let in");
+            return None;
+        }
+    };
+    let control = match timeout(FIRST_WORD_LIMIT, connection.accept_control()).await {
+        Ok(Ok(control)) => control,
+        Ok(Err(error)) => return warn_and_close(&name.name, &connection, &End::NoControl(error)),
+        Err(_) => return warn_and_close(&name.name, &connection, &End::Speechless),
+    };
+    Some((name.name, connection, control))
+}
+
+fn warn_and_close<T>(name: &AgentName, connection: &Connection, end: &End) -> Option<T> {
+    tell(name, connection, end);
+    connection.close(&end.to_string());
+    None
+}
+
+impl Hall {
+    async fn serve(&self, name: AgentName, connection: Connection, control: Control) {
+        let (sender, mut receiver) = control;
+        let (conn, queue) = match self.roster.admit(&name, &connection) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                warn_and_close::<()>(&name, &connection, &error.into());
+                return;
+            }
+        };
+        let mut writer = tokio::spawn(write(sender, queue));
+        let end = tokio::select! {
+            end = self.read(conn, &name, &mut receiver) => end,
+            end = &mut writer => written(end),
+        };
+        writer.abort();
+        tell(&name, &connection, &end);
+        connection.close(&end.to_string());
+        self.roster.remove(conn);
+        self.engine.send(Input::Disconnected { conn });
+    }
+
+    /// Hands what the agent says to the core, until it cannot be understood.
+    async fn read(&self, conn: ConnId, name: &AgentName, receiver: &mut ControlReceiver) -> End {
+        let nonce = match getrandom::u64() {
+            Ok(drawn) => Nonce(drawn),
+            Err(error) => return End::Random(error),
+        };
+        self.engine.send(Input::Connected {
+            conn,
+            name: name.clone(),
+            nonce,
+        });
+        let room = Arc::new(Semaphore::new(INCOMING_MAX));
+        let mut first = true;
+        loop {
+            let received = if first {
+                match timeout(FIRST_WORD_LIMIT, receiver.receive::<AgentMessage>()).await {
+                    Ok(received) => received,
+                    Err(_) => return End::Speechless,
+                }
+            } else {
+                receiver.receive::<AgentMessage>().await
+            };
+            first = false;
+            let message = match received {
+                Ok(Some(message)) => message,
+                Ok(None) => return End::Finished,
+                Err(error) => return End::Receive(error),
+            };
+            let room = Arc::clone(&room)
+                .acquire_owned()
+                .await
+                .expect("nobody closes this semaphore");
+            self.engine.send(Input::Message {
+                conn,
+                message,
+                room,
+            });
+        }
+    }
+}
+
+/// Sends what is in the queue; says why it stopped.
+async fn write(mut sender: ControlSender, mut queue: mpsc::Receiver<Outgoing>) -> End {
+    while let Some(outgoing) = queue.recv().await {
+        match outgoing {
+            Outgoing::Message(message) => match timeout(SEND_LIMIT, sender.send(&message)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return End::Send(error),
+                Err(_) => return End::Unread,
+            },
+            Outgoing::Close { reason } => {
+                return match timeout(LAST_WORDS_LIMIT, sender.finish()).await {
+                    // It was asked to end, and whether it heard the last words changes nothing.
+                    Ok(_) | Err(_) => End::Asked(reason),
+                };
+            }
+        }
+    }
+    End::Finished
+}
+
+fn written(end: Result<End, tokio::task::JoinError>) -> End {
+    end.unwrap_or_else(|error| End::Asked(format!("its writer ended: {error}")))
+}
+
+/// What is ordinary is told as such, and what an agent should not do as a warning.
+fn tell(name: &AgentName, connection: &Connection, end: &End) {
+    let peer = connection.remote_address();
+    let agent = name.as_str();
+    let reason = causes(end);
+    match end {
+        End::Finished
+        | End::Asked(_)
+        | End::NoControl(transport::StreamError::Lost(_))
+        | End::Receive(ReceiveError::Lost(_) | ReceiveError::Abandoned)
+        | End::Send(SendError::Lost(_) | SendError::Stopped) => {
+            tracing::info!(agent, %peer, reason, "an agent's connection ended");
+        }
+        _ => {
+            tracing::warn!(agent, %peer, reason, "an agent's connection is closed");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Every answer that is not a success: what, why, and what to do.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use coordinator_core::RequestError;
+use ledger::Refusal;
+use protocol::api::ErrorBody;
+
+use crate::engine::AskError;
+
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    body: ErrorBody,
+}
+
+/// The words for programs, each with the statuses it comes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Invalid,
+    Unauthorized,
+    NotFound,
+    Refused,
+    Unavailable,
+    Internal,
+}
+
+impl ApiError {
+    /// The request itself is wrong; sending it again will not help.
+    pub(crate) fn invalid(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, Kind::Invalid, what, why, remedy)
+    }
+
+    pub(crate) fn too_large(what: impl Into<String>, why: impl Into<String>) -> ApiError {
+        let remedy = "send less";
+        ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::Invalid,
+            what,
+            why,
+            remedy,
+        )
+    }
+
+    pub(crate) fn wrong_method(what: impl Into<String>, why: impl Into<String>) -> ApiError {
+        let remedy = "use a method that the Allow header of this answer names";
+        ApiError::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            Kind::Invalid,
+            what,
+            why,
+            remedy,
+        )
+    }
+
+    pub(crate) fn unauthorized(what: impl Into<String>, why: impl Into<String>) -> ApiError {
+        let remedy = "send `Authorization: Bearer TOKEN` with the token from the file api-token \
+                      (or api.json) in the coordinator's data directory";
+        ApiError::new(
+            StatusCode::UNAUTHORIZED,
+            Kind::Unauthorized,
+            what,
+            why,
+            remedy,
+        )
+    }
+
+    pub(crate) fn not_found(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, Kind::NotFound, what, why, remedy)
+    }
+
+    /// The state does not allow it.
+    pub(crate) fn refused(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError::new(StatusCode::CONFLICT, Kind::Refused, what, why, remedy)
+    }
+
+    /// Not now.
+    pub(crate) fn unavailable(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Unavailable,
+            what,
+            why,
+            remedy,
+        )
+    }
+
+    /// The coordinator's own fault.
+    pub(crate) fn internal(what: impl Into<String>, why: impl Into<String>) -> ApiError {
+        let remedy = "look at the coordinator's log; this is no fault of the request";
+        ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Kind::Internal,
+            what,
+            why,
+            remedy,
+        )
+    }
+
+    fn new(
+        status: StatusCode,
+        kind: Kind,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        let body = ErrorBody {
+            kind: kind.as_str().to_owned(),
+            what: what.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+        };
+        ApiError { status, body }
+    }
+
+    /// What the scheduler answered to a request, or that it did not.
+    pub(crate) fn asking(what: impl Into<String>, error: &AskError) -> ApiError {
+        let why = error.to_string();
+        match error {
+            AskError::Refused(error) => ApiError::declined(what.into(), why, error),
+            AskError::Busy | AskError::Silent => {
+                ApiError::unavailable(what, why, "ask again in a moment; nothing was changed")
+            }
+            AskError::Stopping => ApiError::unavailable(
+                what,
+                why,
+                "ask again when it has started again, and look first whether it was carried out",
+            ),
+            AskError::NotYet => ApiError::unavailable(
+                what,
+                why,
+                "look whether it was carried out before asking again; if this goes on, look at the \
+                 coordinator's disk",
+            ),
+        }
+    }
+
+    fn declined(what: String, why: String, error: &RequestError) -> ApiError {
+        match error {
+            RequestError::Refused(refusal) => ApiError::refusal(what, why, refusal),
+            RequestError::NotLeading => {
+                ApiError::unavailable(what, why, "ask again in a moment; nothing was changed")
+            }
+            RequestError::NoSuchJob(_) => ApiError::not_found(what, why, LIST_JOBS),
+            RequestError::ClockHeld { .. } => ApiError::unavailable(
+                what,
+                why,
+                "wait for that, and see that the clock is steered and not set (chrony, not date)",
+            ),
+            RequestError::NotAnInstant { .. } => ApiError::refused(
+                what,
+                why,
+                "name an instant of the schedule to the millisecond, with its offset, or leave it \
+                 out for a run of no instant",
+            ),
+            RequestError::Unreadable(_) => {
+                ApiError::refused(what, why, "apply the job's manifest anew")
+            }
+        }
+    }
+
+    fn refusal(what: String, why: String, refusal: &Refusal) -> ApiError {
+        let remedy = remedy_for(refusal);
+        match refusal {
+            Refusal::NoSuchJob { .. } | Refusal::NoSuchRun { .. } | Refusal::NoSuchShard { .. } => {
+                ApiError::not_found(what, why, remedy)
+            }
+            Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
+            Refusal::StaleEpoch { .. } => ApiError::unavailable(what, why, remedy),
+            _ => ApiError::refused(what, why, remedy),
+        }
+    }
+}
+
+const LIST_JOBS: &str = "list the jobs (`matins get jobs`) and use one of their names";
+
+fn remedy_for(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoSuchJob { .. } => LIST_JOBS,
+        Refusal::NoSuchRun { .. } => "list the runs (`matins get runs`) and use one of their ids",
+        Refusal::NoSuchShard { .. } => "look at the run for its shards; they count from 0",
+        Refusal::Malformed { .. } => "correct the request",
+        Refusal::StaleEpoch { .. } => "ask the coordinator that leads now",
+        Refusal::WatermarkMoved { .. } => "ask again: it fired while this was being decided",
+        Refusal::NameTaken { .. } => "choose another name, or delete the other job first",
+        Refusal::NameRetired { .. } => "use the new name",
+        Refusal::WrongRunState { .. } | Refusal::WrongShardState { .. } => {
+            "look at the run as it stands now; it may have moved on"
+        }
+        Refusal::Overlap { .. } => "wait for that run to end, or cancel it",
+        Refusal::InFuture { .. } => "wait for it, or leave the time out for a run at once",
+        Refusal::AlreadyHasRun { .. } => "rerun that run instead",
+        Refusal::LeasesLive { .. } => "cancel the job's runs and wait until they have ended",
+        _ => "look at the state as it is now and decide again",
+    }
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Invalid => "invalid",
+            Kind::Unauthorized => "unauthorized",
+            Kind::NotFound => "not_found",
+            Kind::Refused => "refused",
+            Kind::Unavailable => "unavailable",
+            Kind::Internal => "internal",
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}

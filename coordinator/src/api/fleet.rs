@@ -1,0 +1,133 @@
+//! What a coordinator looks after, and how it is itself.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use coordinator_core::Core;
+use coordinator_core::clock::Verdict;
+use coordinator_core::dispatch::Standing;
+use ledger::{RunState, ShardState};
+use protocol::api::{Agent, Alert, Status};
+use protocol::{AgentId, Now};
+use serde::{Deserialize, Serialize};
+
+use super::Api;
+use super::error::ApiError;
+use super::input::Params;
+
+const ALERTS_DEFAULT: u32 = 100;
+const ALERTS_MAX: u32 = 1000;
+
+/// Query of `GET /api/v1/alerts`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AlertsQuery {
+    limit: Option<u32>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Health {
+    status: &'static str,
+}
+
+/// `GET /healthz`: whether the scheduler answers and leads. Wants no token and tells no more.
+pub(super) async fn health(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
+    let what = "asking whether the scheduler leads";
+    let asked = api.engine.ask(|core, _| core.epoch().is_some()).await;
+    if asked.map_err(|error| ApiError::asking(what, &error))? {
+        Ok(Json(Health { status: "ok" }))
+    } else {
+        let why = "it does not lead (yet)";
+        Err(ApiError::unavailable(what, why, "ask again in a moment"))
+    }
+}
+
+/// `GET /api/v1/agents`: every agent that ever attached, by name.
+pub(super) async fn agents(State(api): State<Api>) -> Result<Json<Vec<Agent>>, ApiError> {
+    let what = "listing the agents";
+    let mut agents = api.readers.read(what, ledger::Reader::agents).await?;
+    let standings = api
+        .engine
+        .ask(standings)
+        .await
+        .map_err(|error| ApiError::asking(what, &error))?;
+    for agent in &mut agents {
+        // One that is in the ledger and not yet in the core has only just attached.
+        let standing = standings.get(&agent.id).copied();
+        standing.unwrap_or("offline").clone_into(&mut agent.state);
+    }
+    Ok(Json(agents))
+}
+
+fn standings(core: &Core, now: Now) -> BTreeMap<AgentId, &'static str> {
+    core.hosts(now)
+        .into_iter()
+        .map(|host| (host.agent_id, word(host.standing)))
+        .collect()
+}
+
+const fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Ready(_) => "ready",
+        Standing::Offline => "offline",
+        Standing::Quarantined => "quarantined",
+    }
+}
+
+/// `GET /api/v1/alerts`: newest first.
+pub(super) async fn alerts(
+    State(api): State<Api>,
+    Params(query): Params<AlertsQuery>,
+) -> Result<Json<Vec<Alert>>, ApiError> {
+    let what = "listing the alerts";
+    let limit = query.limit.unwrap_or(ALERTS_DEFAULT);
+    if !(1..=ALERTS_MAX).contains(&limit) {
+        let why = format!("a limit of {limit} is not between 1 and {ALERTS_MAX}");
+        return Err(ApiError::invalid(what, why, "ask for fewer"));
+    }
+    let read = move |reader: &ledger::Reader| reader.alerts(limit);
+    Ok(Json(api.readers.read(what, read).await?))
+}
+
+/// `GET /api/v1/status`
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiError> {
+    let node = api.node.to_string();
+    let agents_address = api.agents_address.to_string();
+    api.engine
+        .ask(move |core, now| judge(core, now, node, agents_address))
+        .await
+        .map(Json)
+        .map_err(|error| ApiError::asking("asking for the coordinator's status", &error))
+}
+
+fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status {
+    let set = core.working_set();
+    let (clock, clock_held_ms) = match core.clock_verdict(now) {
+        Verdict::Trusted => ("trusted", None),
+        Verdict::Held { remaining } => ("held", Some(remaining.0)),
+    };
+    let hosts = core.hosts(now);
+    let waits_for_person = |state: RunState| state == RunState::NeedsConfirmation;
+    let leased = |state: &ShardState| matches!(state, ShardState::Leased(_));
+    let ready = |standing: &Standing| matches!(standing, Standing::Ready(_));
+    Status {
+        node,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        epoch: core.epoch(),
+        clock: clock.to_owned(),
+        clock_held_ms,
+        tzdata: jobs::tzdata_version().to_owned(),
+        agents_address,
+        jobs: set.jobs.len() as u64,
+        open_runs: set.runs.len() as u64,
+        needs_confirmation: count(set.runs.values(), |run| waits_for_person(run.state)),
+        leases: count(set.shards.values(), |shard| leased(&shard.state)),
+        agents: hosts.len() as u64,
+        agents_ready: count(hosts.iter(), |host| ready(&host.standing)),
+    }
+}
+
+fn count<T>(all: impl Iterator<Item = T>, wanted: impl Fn(&T) -> bool) -> u64 {
+    all.filter(wanted).count() as u64
+}

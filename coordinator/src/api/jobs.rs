@@ -1,0 +1,193 @@
+//! Jobs: listed, shown, put, deleted, run at a person's wish.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ::jobs::{Manifest, parse_manifests};
+use axum::Json;
+use axum::extract::State;
+use coordinator_core::Request;
+use ledger::Done;
+use protocol::api::{
+    DeleteJobAnswer, DeleteJobRequest, Job, JobDetail, PutJobAnswer, PutJobRequest, RunAnswer,
+    RunRequest,
+};
+use protocol::{JobId, JobName, WallMs};
+
+use super::Api;
+use super::error::ApiError;
+use super::input::{Entity, JobPath, check_asker};
+use crate::narrate::kind_word;
+
+/// `GET /api/v1/jobs`: all jobs in force, by name.
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Vec<Job>>, ApiError> {
+    let what = "listing the jobs";
+    let mut jobs = api.readers.read(what, ledger::Reader::jobs).await?;
+    let ids = jobs.iter().map(|job| job.id).collect();
+    let fires = next_fires(&api, what, ids).await?;
+    for job in &mut jobs {
+        job.next_fire = fires.get(&job.id).copied();
+    }
+    Ok(Json(jobs))
+}
+
+/// `GET /api/v1/jobs/{namespace}/{name}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    JobPath(name): JobPath,
+) -> Result<Json<JobDetail>, ApiError> {
+    let what = format!("showing job {name}");
+    let wanted = name.clone();
+    let read = move |reader: &ledger::Reader| reader.job(&wanted);
+    let Some(mut detail) = api.readers.read(&what, read).await? else {
+        return Err(no_such_job(what, &name));
+    };
+    let id = detail.job.id;
+    let fires = next_fires(&api, &what, vec![id]).await?;
+    detail.job.next_fire = fires.get(&id).copied();
+    Ok(Json(detail))
+}
+
+/// `PUT /api/v1/jobs/{namespace}/{name}`: creates the job or puts a new version in force.
+pub(super) async fn put(
+    State(api): State<Api>,
+    JobPath(name): JobPath,
+    Entity(body): Entity<PutJobRequest>,
+) -> Result<Json<PutJobAnswer>, ApiError> {
+    let what = format!("putting job {name}");
+    check_asker(&what, &body.by, None)?;
+    let manifest = Arc::new(read_manifest(&what, &name, &body.manifest)?);
+    let by = body.by;
+    let done = api
+        .engine
+        .request(Request::PutJob { manifest, by })
+        .await
+        .map_err(|error| ApiError::asking(&what, &error))?;
+    let Done::JobPut {
+        job_id,
+        version,
+        kind,
+    } = done
+    else {
+        return Err(out_of_place(&what, &done));
+    };
+    let fires = next_fires(&api, &what, vec![job_id]).await?;
+    Ok(Json(PutJobAnswer {
+        job: name,
+        id: job_id,
+        version,
+        result: kind_word(kind).to_owned(),
+        next_fire: fires.get(&job_id).copied(),
+    }))
+}
+
+/// `DELETE /api/v1/jobs/{namespace}/{name}`
+pub(super) async fn delete(
+    State(api): State<Api>,
+    JobPath(job): JobPath,
+    Entity(body): Entity<DeleteJobRequest>,
+) -> Result<Json<DeleteJobAnswer>, ApiError> {
+    let what = format!("deleting job {job}");
+    check_asker(&what, &body.by, None)?;
+    let (name, by) = (job.clone(), body.by);
+    let done = api
+        .engine
+        .request(Request::DeleteJob { job: name, by })
+        .await
+        .map_err(|error| ApiError::asking(&what, &error))?;
+    match done {
+        Done::JobDeleted => Ok(Json(DeleteJobAnswer { job })),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// `POST /api/v1/jobs/{namespace}/{name}/runs`
+pub(super) async fn run(
+    State(api): State<Api>,
+    JobPath(job): JobPath,
+    Entity(body): Entity<RunRequest>,
+) -> Result<Json<RunAnswer>, ApiError> {
+    let what = match body.fire_time {
+        Some(instant) => format!("running job {job} for {instant}"),
+        None => format!("running job {job}"),
+    };
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::Run {
+        job,
+        instant: body.fire_time,
+        by: body.by,
+        reason: body.reason,
+    };
+    let done = api
+        .engine
+        .request(request)
+        .await
+        .map_err(|error| ApiError::asking(&what, &error))?;
+    match done {
+        Done::RunStarted { run_id, state } => Ok(Json(RunAnswer {
+            run: run_id,
+            state: state.as_str().to_owned(),
+        })),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// One manifest, of the job that the path names.
+fn read_manifest(what: &str, name: &JobName, text: &str) -> Result<Manifest, ApiError> {
+    let correct = "correct the manifest and put it again; nothing was changed";
+    let manifests = parse_manifests("manifest", text).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        ApiError::invalid(what, lines.join("\n"), correct)
+    })?;
+    let count = manifests.len();
+    let mut manifests = manifests.into_iter();
+    match (manifests.next(), manifests.next()) {
+        (Some(manifest), None) if manifest.name == *name => Ok(manifest),
+        (Some(manifest), None) => {
+            let why = format!("the manifest is that of {}", manifest.name);
+            let remedy = format!(
+                "put it to the path of {}, or change its name",
+                manifest.name
+            );
+            Err(ApiError::invalid(what, why, remedy))
+        }
+        _ => {
+            let why = format!("there are {count} manifests in the request");
+            Err(ApiError::invalid(what, why, "put one manifest at a time"))
+        }
+    }
+}
+
+/// The next fires of those of the jobs that have one, as the scheduler sees them now.
+async fn next_fires(
+    api: &Api,
+    what: &str,
+    ids: Vec<JobId>,
+) -> Result<BTreeMap<JobId, WallMs>, ApiError> {
+    api.engine
+        .ask(move |core, _| {
+            ids.into_iter()
+                .filter_map(|id| Some((id, core.next_fire(id)?)))
+                .collect()
+        })
+        .await
+        .map_err(|error| ApiError::asking(what, &error))
+}
+
+pub(super) fn no_such_job(what: String, name: &JobName) -> ApiError {
+    ApiError::not_found(
+        what,
+        format!("there is no job `{name}`"),
+        "list the jobs (`matins get jobs`) and use one of their names",
+    )
+}
+
+/// An answer that does not belong to the question: a defect, told as one.
+pub(super) fn out_of_place(what: &str, done: &Done) -> ApiError {
+    tracing::error!(
+        what,
+        ?done,
+        "the ledger answered something else than it was asked"
+    );
+    ApiError::internal(what, "the ledger answered something else than it was asked")
+}

@@ -1,0 +1,224 @@
+//! Runs: listed, shown, and what people ask of them.
+
+use axum::Json;
+use axum::extract::State;
+use coordinator_core::Request;
+use ledger::command::{RerunScope, Verdict};
+use ledger::{Done, RunFilter, RunState};
+use protocol::api::{CancelRequest, ConfirmRequest, RerunRequest, Run, RunAnswer, RunDetail};
+use protocol::{JobName, RunId, WallMs};
+use serde::Deserialize;
+
+use super::Api;
+use super::error::ApiError;
+use super::input::{Entity, Params, RunPath, check_asker, parse};
+use super::jobs::out_of_place;
+
+const LIMIT_DEFAULT: u32 = 50;
+const LIMIT_MAX: u32 = 1000;
+
+/// Query of `GET /api/v1/runs`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    job: Option<String>,
+    state: Option<RunState>,
+    after: Option<String>,
+    /// Ids with commas between.
+    ids: Option<String>,
+    limit: Option<u32>,
+}
+
+/// Query of `GET /api/v1/runs/by-fire-time`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FireQuery {
+    job: String,
+    fire_time: String,
+}
+
+/// `GET /api/v1/runs`: newest first; with `after`, those after it, oldest first.
+pub(super) async fn list(
+    State(api): State<Api>,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Vec<Run>>, ApiError> {
+    let what = "listing the runs";
+    let filter = filter(what, &query)?;
+    let read = move |reader: &ledger::Reader| reader.runs(&filter);
+    Ok(Json(api.readers.read(what, read).await?))
+}
+
+fn filter(what: &str, query: &ListQuery) -> Result<RunFilter, ApiError> {
+    let limit = query.limit.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        let why = format!("a limit of {limit} is not between 1 and {LIMIT_MAX}");
+        let remedy = "ask for fewer at a time, and go on with after=<the last run's id>";
+        return Err(ApiError::invalid(what, why, remedy));
+    }
+    let ids: Option<Vec<RunId>> = query
+        .ids
+        .as_deref()
+        .map(|ids| ids.split(',').map(|id| parse(what, id)).collect())
+        .transpose()?;
+    if ids
+        .as_ref()
+        .is_some_and(|ids| ids.len() > LIMIT_MAX as usize)
+    {
+        let why = format!("more than {LIMIT_MAX} ids");
+        return Err(ApiError::invalid(what, why, "ask for fewer at a time"));
+    }
+    let job: Option<JobName> = query
+        .job
+        .as_deref()
+        .map(|job| parse(what, job))
+        .transpose()?;
+    let after_id: Option<RunId> = query
+        .after
+        .as_deref()
+        .map(|id| parse(what, id))
+        .transpose()?;
+    Ok(RunFilter {
+        job,
+        state: query.state,
+        after_id,
+        ids,
+        limit,
+    })
+}
+
+/// `GET /api/v1/runs/{id}`
+pub(super) async fn show(
+    State(api): State<Api>,
+    RunPath(run): RunPath,
+) -> Result<Json<RunDetail>, ApiError> {
+    Ok(Json(detail(&api, &format!("showing {run}"), run).await?))
+}
+
+/// `GET /api/v1/runs/by-fire-time`: the scheduled run of a job's instant.
+pub(super) async fn by_fire_time(
+    State(api): State<Api>,
+    Params(query): Params<FireQuery>,
+) -> Result<Json<RunDetail>, ApiError> {
+    let what = format!("looking for the run of {}@{}", query.job, query.fire_time);
+    let job: JobName = parse(&what, &query.job)?;
+    let fire_time = WallMs::parse_rfc3339(&query.fire_time).map_err(|error| {
+        let why = format!("`{}` is not a time: {error}", query.fire_time);
+        ApiError::invalid(&what, why, "write it with its offset: 2026-11-29T02:10:00Z")
+    })?;
+    let found = {
+        let job = job.clone();
+        let read = move |reader: &ledger::Reader| reader.find_run(&job, fire_time);
+        api.readers.read(&what, read).await?
+    };
+    let Some(run) = found else {
+        return Err(ApiError::not_found(
+            what,
+            format!("{job} has no run of {fire_time}"),
+            "look at the job: the instant may lie in a gap, or its schedule does not name it",
+        ));
+    };
+    Ok(Json(detail(&api, &what, run).await?))
+}
+
+/// `POST /api/v1/runs/{id}/rerun`
+pub(super) async fn rerun(
+    State(api): State<Api>,
+    RunPath(run_id): RunPath,
+    Entity(body): Entity<RerunRequest>,
+) -> Result<Json<RunAnswer>, ApiError> {
+    let what = match body.shard {
+        Some(shard) => format!("rerunning shard {shard} of {run_id}"),
+        None => format!("rerunning {run_id}"),
+    };
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::Rerun {
+        run_id,
+        scope: body.shard.map_or(RerunScope::Run, RerunScope::Shard),
+        by: body.by,
+        reason: body.reason,
+    };
+    match ask(&api, &what, request).await? {
+        Done::Rerun { state, .. } => Ok(answer(run_id, state)),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// `POST /api/v1/runs/{id}/cancel`
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    RunPath(run_id): RunPath,
+    Entity(body): Entity<CancelRequest>,
+) -> Result<Json<RunAnswer>, ApiError> {
+    let what = format!("cancelling {run_id}");
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::Cancel {
+        run_id,
+        by: body.by,
+        reason: body.reason,
+    };
+    match ask(&api, &what, request).await? {
+        Done::Cancelled { .. } => {
+            let run = detail(&api, &what, run_id).await?.run;
+            Ok(Json(RunAnswer {
+                run: run_id,
+                state: run.state,
+            }))
+        }
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// `POST /api/v1/runs/{id}/confirm`
+pub(super) async fn confirm(
+    State(api): State<Api>,
+    RunPath(run_id): RunPath,
+    Entity(body): Entity<ConfirmRequest>,
+) -> Result<Json<RunAnswer>, ApiError> {
+    let what = format!("confirming {run_id} as {}", body.verdict);
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::Confirm {
+        run_id,
+        shard: body.shard,
+        verdict: verdict(&what, &body.verdict)?,
+        by: body.by,
+        reason: body.reason,
+    };
+    match ask(&api, &what, request).await? {
+        Done::Confirmed { state } => Ok(answer(run_id, state)),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+fn verdict(what: &str, word: &str) -> Result<Verdict, ApiError> {
+    match word {
+        "succeeded" => Ok(Verdict::Succeeded),
+        "retry" => Ok(Verdict::Retry),
+        "failed" => Ok(Verdict::Failed),
+        _ => Err(ApiError::invalid(
+            what,
+            format!("`{word}` is not a verdict"),
+            "use one of: succeeded, retry, failed",
+        )),
+    }
+}
+
+async fn ask(api: &Api, what: &str, request: Request) -> Result<Done, ApiError> {
+    let asked = api.engine.request(request).await;
+    asked.map_err(|error| ApiError::asking(what, &error))
+}
+
+fn answer(run: RunId, state: RunState) -> Json<RunAnswer> {
+    let state = state.as_str().to_owned();
+    Json(RunAnswer { run, state })
+}
+
+pub(super) async fn detail(api: &Api, what: &str, run: RunId) -> Result<RunDetail, ApiError> {
+    let read = move |reader: &ledger::Reader| reader.run(run);
+    api.readers.read(what, read).await?.ok_or_else(|| {
+        ApiError::not_found(
+            what,
+            format!("there is no {run}"),
+            "list the runs (`matins get runs`) and use one of their ids",
+        )
+    })
+}

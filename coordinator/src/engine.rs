@@ -1,0 +1,318 @@
+//! The thread that owns the scheduler's core.
+//!
+//! Everything that happens becomes an [`Input`] in one queue; the thread takes one after the other,
+//! hands it to the core with both clocks as they are at that moment, and carries out what the
+//! core asks for. It never waits for anything but the next input: the ledger commits on a thread
+//! of its own, and what is said to an agent goes into a queue that is bounded and never blocks.
+//!
+//! The queue itself has no bound, its sources have: each connection may have a few messages in
+//! it, people's requests are counted, and of the ledger's batches one is under way at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use coordinator_core::clock::ClockGate;
+use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
+use ledger::{Done, Proposal};
+use protocol::message::{AgentMessage, Nonce};
+use protocol::{AgentName, DurationMs, Epoch, Now};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use crate::clock::read_now;
+use crate::committer::{BATCH_MAX, Committed, Committer};
+use crate::exit::{self, DEPOSED};
+use crate::narrate;
+use crate::roster::Roster;
+
+/// Requests of people under way at a time; one more is told to come again.
+const REQUESTS_MAX: usize = 256;
+
+/// How long a request may wait for its commit.
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a question may wait for the core.
+const QUESTION_LIMIT: Duration = Duration::from_secs(2);
+
+/// Shortest wait. What is due already and in the ledger's hands stays due until it has landed; to
+/// wait for nothing would spin until then.
+const WAIT_MIN: DurationMs = DurationMs(1);
+
+type Answer = Result<Done, RequestError>;
+type Question = Box<dyn FnOnce(&Core, Now) + Send>;
+
+/// Something that happened.
+pub(crate) enum Input {
+    Connected {
+        conn: ConnId,
+        name: AgentName,
+        nonce: Nonce,
+    },
+    Message {
+        conn: ConnId,
+        message: AgentMessage,
+        /// Given back when the message has been handled.
+        room: OwnedSemaphorePermit,
+    },
+    Disconnected {
+        conn: ConnId,
+    },
+    Committed(Vec<Committed>),
+    Quorum {
+        round: u64,
+    },
+    Request {
+        request: Request,
+        answer: oneshot::Sender<Answer>,
+    },
+    Question(Question),
+    /// Begin nothing new; end when what is in the ledger's hands has come back.
+    Stop,
+}
+
+/// Hands inputs to the thread. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    inputs: mpsc::Sender<Input>,
+    requests: Arc<Semaphore>,
+    reign: watch::Receiver<Option<Epoch>>,
+}
+
+/// Why there is no answer from the core.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    #[error(transparent)]
+    Refused(#[from] RequestError),
+    #[error("{REQUESTS_MAX} requests are under way already")]
+    Busy,
+    #[error("this coordinator is stopping")]
+    Stopping,
+    #[error(
+        "it was not committed within {} s; it may still be carried out",
+        REQUEST_LIMIT.as_secs()
+    )]
+    NotYet,
+    #[error("the scheduler did not answer within {} s", QUESTION_LIMIT.as_secs())]
+    Silent,
+}
+
+impl Engine {
+    /// Hands over an input. After the end nobody is there to hear it, and that is no error: the
+    /// connections that speak are being closed.
+    pub(crate) fn send(&self, input: Input) {
+        let _ = self.inputs.send(input);
+    }
+
+    /// Carries out what a person asks; answers when it is committed or refused.
+    pub(crate) async fn request(&self, request: Request) -> Result<Done, AskError> {
+        let _room = self.requests.try_acquire().map_err(|_| AskError::Busy)?;
+        let (answer, answered) = oneshot::channel();
+        self.send(Input::Request { request, answer });
+        match tokio::time::timeout(REQUEST_LIMIT, answered).await {
+            Ok(Ok(answer)) => Ok(answer?),
+            Ok(Err(_)) => Err(AskError::Stopping),
+            Err(_) => Err(AskError::NotYet),
+        }
+    }
+
+    /// Asks the core something that changes nothing. Keep it short: the scheduler waits.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Core, Now) -> T + Send + 'static,
+    ) -> Result<T, AskError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Input::Question(Box::new(move |core, now| {
+            // Whoever asked may have gone.
+            let _ = answer.send(question(core, now));
+        })));
+        match tokio::time::timeout(QUESTION_LIMIT, answered).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(AskError::Stopping),
+            Err(_) => Err(AskError::Silent),
+        }
+    }
+
+    /// Waits until this coordinator leads; `false` where its thread ended first.
+    pub(crate) async fn leads(&self) -> bool {
+        self.reign.clone().wait_for(Option::is_some).await.is_ok()
+    }
+}
+
+/// The two ends of the queue, before the thread is there.
+pub(crate) struct Inbox {
+    inputs: mpsc::Receiver<Input>,
+    own: mpsc::Sender<Input>,
+    reign: watch::Sender<Option<Epoch>>,
+}
+
+pub(crate) fn channel() -> (Engine, Inbox) {
+    let (sender, inputs) = mpsc::channel();
+    let (reign, reign_seen) = watch::channel(None);
+    let engine = Engine {
+        inputs: sender.clone(),
+        requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        reign: reign_seen,
+    };
+    let inbox = Inbox {
+        inputs,
+        own: sender,
+        reign,
+    };
+    (engine, inbox)
+}
+
+/// What the thread works with.
+pub(crate) struct Scheduler {
+    core: Core,
+    inbox: Inbox,
+    committer: Committer,
+    roster: Arc<Roster>,
+    /// Looks for steps a second time, for the record: the core only obeys.
+    gate: ClockGate,
+    proposals: VecDeque<(ProposalId, Proposal)>,
+    committing: bool,
+    answers: BTreeMap<RequestId, oneshot::Sender<Answer>>,
+    next_request: u64,
+    stopping: bool,
+}
+
+impl Scheduler {
+    pub(crate) fn new(
+        core: Core,
+        inbox: Inbox,
+        committer: Committer,
+        roster: Arc<Roster>,
+    ) -> Scheduler {
+        Scheduler {
+            core,
+            inbox,
+            committer,
+            roster,
+            gate: ClockGate::default(),
+            proposals: VecDeque::new(),
+            committing: false,
+            answers: BTreeMap::new(),
+            next_request: 0,
+            stopping: false,
+        }
+    }
+
+    /// Runs until [`Input::Stop`].
+    pub(crate) fn run(mut self) {
+        self.settle();
+        while self.committing || !self.stopping {
+            let now = read_now();
+            let wait = (self.core.poll_timeout(now) - now.boot).0.max(WAIT_MIN.0);
+            let input = match self
+                .inbox
+                .inputs
+                .recv_timeout(Duration::from_millis(wait.unsigned_abs()))
+            {
+                Ok(input) => Some(input),
+                Err(RecvTimeoutError::Timeout) => None,
+                // This thread holds a sender itself.
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let now = read_now();
+            self.note_step(now);
+            match input {
+                Some(input) => self.handle(input, now),
+                None => self.core.handle_tick(now),
+            }
+            self.settle();
+        }
+    }
+
+    fn note_step(&mut self, now: Now) {
+        if let Some(step) = self.gate.observe(now) {
+            tracing::warn!(
+                step = %step,
+                wall = %now.wall,
+                "the wall clock was stepped; nothing fires until it has stood still for a minute"
+            );
+        }
+    }
+
+    fn handle(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Connected { conn, name, nonce } => {
+                self.core.handle_connected(conn, name, nonce, now);
+            }
+            Input::Message {
+                conn,
+                message,
+                room,
+            } => {
+                self.core.handle_message(conn, message, now);
+                drop(room);
+            }
+            Input::Disconnected { conn } => self.core.handle_disconnected(conn, now),
+            Input::Committed(committed) => {
+                self.committing = false;
+                narrate::tell(self.core.working_set(), &committed);
+                let outcomes = committed
+                    .into_iter()
+                    .map(|done| (done.id, done.outcome))
+                    .collect();
+                self.core.handle_outcomes(outcomes, now);
+            }
+            Input::Quorum { round } => self.core.handle_quorum(round, now),
+            // Dropping the answer's sender says that this coordinator is stopping.
+            Input::Request { .. } if self.stopping => {}
+            Input::Request { request, answer } => {
+                let id = RequestId(self.next_request);
+                self.next_request += 1;
+                self.answers.insert(id, answer);
+                self.core.handle_request(id, request, now);
+            }
+            Input::Question(question) => question(&self.core, now),
+            Input::Stop => self.stopping = true,
+        }
+    }
+
+    /// Carries out what the core has decided, and keeps the ledger busy.
+    fn settle(&mut self) {
+        while let Some(effect) = self.core.poll_effect() {
+            self.carry_out(effect);
+        }
+        while let Some(proposal) = self.core.poll_proposal() {
+            self.proposals.push_back(proposal);
+        }
+        if !self.committing && !self.stopping && !self.proposals.is_empty() {
+            let size = self.proposals.len().min(BATCH_MAX);
+            self.committing = true;
+            self.committer
+                .commit(self.proposals.drain(..size).collect());
+        }
+        let epoch = self.core.epoch();
+        self.inbox.reign.send_if_modified(|known| {
+            let changed = *known != epoch;
+            *known = epoch;
+            changed
+        });
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { conn, message } => self.roster.send(conn, message),
+            Effect::Close { conn, reason } => self.roster.close(conn, reason),
+            Effect::Reply { request, answer } => {
+                if let Some(waiting) = self.answers.remove(&request) {
+                    // Whoever asked may have given up.
+                    let _ = waiting.send(answer);
+                }
+            }
+            Effect::ConfirmQuorum { round } => {
+                // The one voter is this process, and it is alive. The answer takes its turn behind
+                // every heartbeat that has arrived by now.
+                let _ = self.inbox.own.send(Input::Quorum { round });
+            }
+            Effect::StepDown => exit::now(
+                DEPOSED,
+                "another process leads on this ledger; this one must not speak any more",
+                None,
+            ),
+        }
+    }
+}

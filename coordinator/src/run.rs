@@ -1,0 +1,320 @@
+//! From nothing to serving, and back.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use coordinator_core::{Config, Core};
+use ledger::{Store, StoreError};
+use protocol::Rules;
+use protocol::message::Incarnation;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
+use transport::{Identity, IdentityError, ListenError, Listener, Role};
+
+use crate::agents;
+use crate::api::{self, Api, ApiListener, Readers};
+use crate::clock::read_now;
+use crate::committer;
+use crate::data_dir::{DataDir, DataDirError};
+use crate::engine::{self, Engine, Input, REQUEST_LIMIT, Scheduler};
+use crate::roster::Roster;
+use crate::token::ApiToken;
+
+/// How long requests under way may take when the process is asked to stop.
+const FAREWELL_LIMIT: Duration = REQUEST_LIMIT;
+
+/// How long the last batch may take.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+/// Everything a coordinator must be told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Made (mode 0700) where it is missing; one coordinator at a time.
+    pub data_dir: PathBuf,
+    /// With `ca.pem`, `cert.pem` and `key.pem` of a coordinator.
+    pub identity_dir: PathBuf,
+    /// UDP address where agents attach.
+    pub agents_addr: SocketAddr,
+    /// TCP address of the HTTP API; on loopback, since it speaks in the clear.
+    pub api_addr: SocketAddr,
+    /// What this coordinator is called in the ledger and in answers.
+    pub node: String,
+}
+
+/// Why a coordinator did not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum CoordinatorError {
+    #[error(
+        "the API cannot listen on {address}: it speaks in the clear, so it listens on loopback only, for example on 127.0.0.1:7412"
+    )]
+    NotLoopback { address: SocketAddr },
+    #[error("preparing the data directory")]
+    DataDir(#[from] DataDirError),
+    #[error("loading the coordinator's identity")]
+    Identity(#[from] IdentityError),
+    #[error("opening the ledger")]
+    Ledger(#[from] StoreError),
+    #[error("listening for agents")]
+    Agents(#[from] ListenError),
+    #[error("listening for the API on {address}")]
+    Api {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    #[error("drawing this process's incarnation")]
+    Random(#[source] getrandom::Error),
+    #[error("starting the thread `{name}`")]
+    Thread {
+        name: &'static str,
+        source: io::Error,
+    },
+    #[error("listening for signals")]
+    Signals(#[source] io::Error),
+    #[error("the thread `{name}` ended by itself; the log before this says why")]
+    Died { name: &'static str },
+    #[error("serving the API")]
+    Serving(#[source] io::Error),
+}
+
+/// Runs a coordinator until SIGTERM or SIGINT: then requests under way are answered, the batch in
+/// the ledger's hands is committed, and it returns.
+///
+/// Needs a tokio runtime with IO and time around it, of one thread or several. When the ledger fails or
+/// another process leads on it, the process ends at once, with [`LEDGER_FAILED`](crate::LEDGER_FAILED)
+/// or [`DEPOSED`](crate::DEPOSED).
+pub async fn run(options: Options) -> Result<(), CoordinatorError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(CoordinatorError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CoordinatorError::Signals)?;
+    let asked = async move {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!(signal = "SIGTERM", "asked to stop"),
+            _ = interrupt.recv() => tracing::info!(signal = "SIGINT", "asked to stop"),
+        }
+    };
+    run_until(options, asked).await
+}
+
+/// As [`run`], until `stop` is ready instead of a signal.
+pub async fn run_until(
+    options: Options,
+    stop: impl Future<Output = ()>,
+) -> Result<(), CoordinatorError> {
+    if !options.api_addr.ip().is_loopback() {
+        return Err(CoordinatorError::NotLoopback {
+            address: options.api_addr,
+        });
+    }
+    let identity = Identity::load(&options.identity_dir)?;
+    let data = DataDir::open(&options.data_dir)?;
+    let token = data.token()?;
+    let store = Store::open(&data.ledger_path(), Rules::all())?;
+    let agents = Listener::bind(options.agents_addr, &identity, Role::Agent)?;
+    let (listener, api_address) = bind_api(options.api_addr).await?;
+
+    let roster = Arc::new(Roster::default());
+    let threads = Threads::start(store, &options.node, Arc::clone(&roster))?;
+    let api = Api {
+        engine: threads.engine.clone(),
+        readers: Readers::new(data.ledger_path()),
+        roster,
+        token: Arc::new(token.clone()),
+        node: options.node.as_str().into(),
+        agents_address: agents.local_addr(),
+    };
+    let doors = Doors::open(agents, listener, api);
+    let house = House {
+        data,
+        token,
+        api_address,
+        threads,
+        doors,
+    };
+    house.live(stop).await
+}
+
+/// All the parts while they run.
+struct House {
+    data: DataDir,
+    token: ApiToken,
+    api_address: SocketAddr,
+    threads: Threads,
+    doors: Doors,
+}
+
+impl House {
+    async fn live(mut self, stop: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
+        let lived = self.open_until(stop).await;
+        // From here on nobody new comes in, and whoever is in gets an answer.
+        let unpublished = self.data.unpublish();
+        self.doors.close_api(lived.is_ok()).await;
+        self.threads.stop().await;
+        self.doors.close_agents().await;
+        tracing::info!("the coordinator has stopped");
+        lived?;
+        Ok(unpublished?)
+    }
+
+    /// Says where it can be found once it leads, and stays until it is asked to stop or cannot go
+    /// on.
+    async fn open_until(&mut self, stop: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
+        let engine = self.threads.engine.clone();
+        let published = async {
+            if engine.leads().await {
+                let url = format!("http://{}", self.api_address);
+                self.data.publish(&url, &self.token)?;
+                tracing::info!(
+                    api = url,
+                    agents = %self.doors.agents.local_addr(),
+                    "the coordinator is up"
+                );
+            }
+            // Where it does not lead, its thread has ended, and that is noticed beside this.
+            std::future::pending::<Result<(), DataDirError>>().await
+        };
+        tokio::select! {
+            died = self.threads.died() => Err(died),
+            served = &mut self.doors.api_task => Err(serving_ended(served)),
+            published = published => Ok(published?),
+            () = stop => Ok(()),
+        }
+    }
+}
+
+/// The threads, as seen from outside.
+struct Threads {
+    engine: Engine,
+    scheduler: Thread,
+    committer: Thread,
+}
+
+struct Thread {
+    name: &'static str,
+    /// Ready when the thread has ended, however.
+    ended: oneshot::Receiver<()>,
+}
+
+impl Threads {
+    fn start(store: Store, node: &str, roster: Arc<Roster>) -> Result<Threads, CoordinatorError> {
+        let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
+        let config = Config {
+            node: node.to_owned(),
+            incarnation: Incarnation(incarnation),
+        };
+        let set = store.working_set()?;
+        let core = Core::new(config, set, read_now(), Rules::all());
+        let (engine, inbox) = engine::channel();
+        let (committer, write) = committer::prepare(store, engine.clone());
+        let scheduler = Scheduler::new(core, inbox, committer, roster);
+        Ok(Threads {
+            committer: Thread::start("committer", write)?,
+            scheduler: Thread::start("scheduler", move || scheduler.run())?,
+            engine,
+        })
+    }
+
+    /// Waits for a thread that ends without having been asked.
+    async fn died(&mut self) -> CoordinatorError {
+        let name = tokio::select! {
+            _ = &mut self.scheduler.ended => self.scheduler.name,
+            _ = &mut self.committer.ended => self.committer.name,
+        };
+        CoordinatorError::Died { name }
+    }
+
+    /// Lets the batch in the ledger's hands be committed and its outcomes be told.
+    async fn stop(self) {
+        self.engine.send(Input::Stop);
+        let ended = async {
+            // An end is an end, by return or by panic.
+            let _ = self.scheduler.ended.await;
+            let _ = self.committer.ended.await;
+        };
+        if timeout(STOP_LIMIT, ended).await.is_err() {
+            tracing::warn!("the ledger's last batch does not come back; going without it");
+        }
+    }
+}
+
+impl Thread {
+    fn start(
+        name: &'static str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<Thread, CoordinatorError> {
+        let (alive, ended) = oneshot::channel();
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                // Dropped after the work, or by the panic that ends it.
+                let _alive: oneshot::Sender<()> = alive;
+                work();
+            })
+            .map_err(|source| CoordinatorError::Thread { name, source })?;
+        Ok(Thread { name, ended })
+    }
+}
+
+/// Where agents and people come in.
+struct Doors {
+    agents: Arc<Listener>,
+    agents_task: JoinHandle<()>,
+    api_task: JoinHandle<io::Result<()>>,
+    close_api: watch::Sender<bool>,
+}
+
+impl Doors {
+    fn open(agents: Listener, listener: TcpListener, api: Api) -> Doors {
+        let agents = Arc::new(agents);
+        let welcome = agents::welcome(
+            Arc::clone(&agents),
+            api.engine.clone(),
+            Arc::clone(&api.roster),
+        );
+        let (close_api, mut closing) = watch::channel(false);
+        let closed = async move {
+            // The sender's end counts as well.
+            let _ = closing.wait_for(|closing| *closing).await;
+        };
+        Doors {
+            agents,
+            agents_task: tokio::spawn(welcome),
+            api_task: tokio::spawn(api::serve(ApiListener::new(listener), api, closed)),
+            close_api,
+        }
+    }
+
+    /// Takes no new request; with `patience`, waits for those under way.
+    async fn close_api(&mut self, patience: bool) {
+        self.close_api.send_replace(true);
+        if patience && timeout(FAREWELL_LIMIT, &mut self.api_task).await.is_err() {
+            tracing::warn!("requests were still under way; their connections are cut");
+        }
+        self.api_task.abort();
+    }
+
+    async fn close_agents(self) {
+        self.agents.shutdown("the coordinator stops").await;
+        self.agents_task.abort();
+    }
+}
+
+async fn bind_api(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CoordinatorError> {
+    let failed = |source| CoordinatorError::Api { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+fn serving_ended(served: Result<io::Result<()>, JoinError>) -> CoordinatorError {
+    CoordinatorError::Serving(match served {
+        Ok(Ok(())) => io::Error::other("it ended without having been asked"),
+        Ok(Err(error)) => error,
+        Err(error) => error.into(),
+    })
+}
