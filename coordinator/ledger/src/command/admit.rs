@@ -31,3 +31,67 @@ impl Admit {
         Ok(Done::Admitted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Rule;
+    use protocol::RunId;
+
+    use super::*;
+    use crate::rows::ShardState;
+    use crate::testing::{Bed, attach};
+
+    #[test]
+    fn a_waiting_run_starts_when_its_turn_has_come() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        let agent = bed.attach(attach("h1"));
+        for minute in 1..=3 {
+            bed.fire(job, minute);
+        }
+        let admit = |run| Admit { run_id: RunId(run) };
+        let overlap = |live| Refusal::Overlap {
+            live: RunId(live),
+            policy: "queue".to_owned(),
+        };
+        assert_eq!(bed.refused(admit(2)), overlap(1));
+        bed.carry_out(RunId(1), agent);
+        assert_eq!(bed.refused(admit(3)), overlap(2));
+        assert_eq!(bed.ok(admit(2)), Done::Admitted);
+        let run = bed.run(RunId(2));
+        assert_eq!((run.state, &run.reason), (RunState::Ready, &None));
+        assert!(run.fence.is_some());
+        assert!(matches!(
+            bed.shard(RunId(2), 0).state,
+            ShardState::Pending { .. }
+        ));
+        assert!(matches!(
+            bed.refused(admit(2)),
+            Refusal::WrongRunState { .. }
+        ));
+        assert!(matches!(bed.refused(admit(9)), Refusal::NoSuchRun { .. }));
+        assert_eq!(bed.refused(admit(3)), overlap(2));
+    }
+
+    #[test]
+    fn each_start_takes_a_higher_fence() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        let agent = bed.attach(attach("h1"));
+        bed.fire(job, 1);
+        bed.fire(job, 2);
+        let first = bed.run(RunId(1)).fence;
+        bed.carry_out(RunId(1), agent);
+        bed.ok(Admit { run_id: RunId(2) });
+        assert!(bed.run(RunId(2)).fence > first);
+    }
+
+    #[test]
+    fn without_the_judgement_both_run() {
+        let mut bed = Bed::without(Rule::OverlapJudgedInApply);
+        let job = bed.job("overlap: queue");
+        bed.fire(job, 1);
+        bed.fire(job, 2);
+        assert!(bed.run(RunId(1)).state.is_live() && bed.run(RunId(2)).state.is_live());
+    }
+}

@@ -43,3 +43,76 @@ impl BecomeActive {
         Ok(Done::Active { epoch })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Rule, WallMs};
+
+    use super::*;
+    use crate::command::SkipWaiting;
+    use crate::outcome::Refusal;
+    use crate::testing::{Bed, attach};
+
+    fn begin(node: &str) -> BecomeActive {
+        BecomeActive {
+            node: node.to_owned(),
+            incarnation: Incarnation(7),
+            tzdata: "2025b".to_owned(),
+        }
+    }
+
+    fn epoch_of(done: Done) -> Epoch {
+        match done {
+            Done::Active { epoch } => epoch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_of_an_earlier_reign_are_refused() {
+        for rules_on in [true, false] {
+            let mut bed = if rules_on {
+                Bed::new()
+            } else {
+                Bed::without(Rule::EpochChecked)
+            };
+            let skip = SkipWaiting {
+                run_id: protocol::RunId(1),
+                reason: String::new(),
+            };
+            let first = epoch_of(bed.ok(begin("a")));
+            let second = epoch_of(bed.ok(begin("a")));
+            assert!(second > first);
+            assert_eq!(bed.set.epoch, Some(second));
+            bed.epoch = Some(first);
+            let refusal = bed.refused(skip.clone());
+            let stale = Refusal::StaleEpoch {
+                got: first,
+                current: second,
+            };
+            assert_eq!(refusal == stale, rules_on);
+            // Who begins a reign is never of the one in force.
+            let third = epoch_of(bed.ok(begin("b")));
+            bed.epoch = Some(third);
+            assert!(matches!(bed.refused(skip), Refusal::NoSuchRun { .. }));
+        }
+    }
+
+    #[test]
+    fn a_reign_counts_for_agents_that_do_not_attach() {
+        let mut bed = Bed::new();
+        let (quiet, _) = bed.attach(attach("quiet"));
+        let (loud, _) = bed.attach(attach("loud"));
+        bed.ok(begin("a"));
+        bed.attach(attach("loud"));
+        bed.at = WallMs(1000);
+        bed.ok(begin("b"));
+        assert_eq!(bed.set.agents[&quiet].silent_reigns, 2);
+        assert_eq!(bed.set.agents[&loud].silent_reigns, 1);
+        assert_eq!(
+            bed.view("SELECT node, at FROM reign_view ORDER BY epoch"),
+            ["a|1970-01-01T00:00:00.000Z", "b|1970-01-01T00:00:01.000Z"]
+        );
+        assert_eq!(bed.view("SELECT tzdata FROM meta"), ["2025b"]);
+    }
+}

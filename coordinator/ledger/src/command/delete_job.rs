@@ -48,3 +48,63 @@ impl DeleteJob {
         Ok(Done::JobDeleted)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::attempt::AttemptOutcome;
+    use protocol::{RunId, WallMs};
+
+    use super::*;
+    use crate::testing::{Bed, MINUTE, attach, end, finish, run_at};
+
+    fn delete(job_id: JobId, version: u32, from: i64, cut_over: i64, fires: &[i64]) -> DeleteJob {
+        DeleteJob {
+            job_id,
+            cut_over: WallMs(cut_over * MINUTE),
+            settle: Settlement {
+                version,
+                from: WallMs(from * MINUTE),
+                decisions: fires.iter().copied().map(run_at).collect(),
+            },
+            by: "ada".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_deleted_job_settles_cancels_and_leaves_its_watermark() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        let agent = bed.attach(attach("h1"));
+        bed.fire(job, 1);
+        let token = bed.grant(RunId(1), 0, agent.1);
+        bed.fire(job, 2);
+        assert_eq!(
+            bed.refused(delete(job, 1, 2, 4, &[3])),
+            Refusal::LeasesLive { leases: 1 }
+        );
+        bed.ok(finish(agent.0, token, end(AttemptOutcome::Succeeded)));
+        assert!(matches!(
+            bed.refused(delete(job, 1, 1, 4, &[3])),
+            Refusal::WatermarkMoved { .. }
+        ));
+        assert_eq!(bed.ok(delete(job, 1, 2, 4, &[3])), Done::JobDeleted);
+        assert!(bed.set.jobs.is_empty() && bed.set.runs.is_empty());
+        assert!(bed.set.versions.is_empty());
+        assert_eq!(
+            bed.view("SELECT state, reason FROM run_view"),
+            [
+                "succeeded|-",
+                "cancelled|its job was deleted",
+                "cancelled|its job was deleted"
+            ]
+        );
+        assert_eq!(
+            bed.view("SELECT state, fired_through FROM job_view"),
+            ["deleted|1970-01-01T00:04:00.000Z"]
+        );
+        assert!(matches!(
+            bed.refused(delete(job, 1, 4, 5, &[])),
+            Refusal::NoSuchJob { .. }
+        ));
+    }
+}

@@ -130,7 +130,7 @@ mod tests {
             bed.refused(grant(run_id, 0, stranger)),
             Refusal::NoSession { session: stranger }
         );
-        bed.grant(run_id, 0, session);
+        let token = bed.grant(run_id, 0, session);
         assert!(matches!(
             bed.refused(grant(run_id, 0, session)),
             Refusal::WrongShardState { .. }
@@ -139,14 +139,7 @@ mod tests {
         let (other, _) = bed.attach(attach("h2"));
         let ended = bed.set.agents[&other].session.unwrap();
         bed.ok(EndSession { session: ended });
-        let (run_id, _) = (
-            run_id,
-            bed.ok(finish(
-                agent_id,
-                protocol::Token(3),
-                end(AttemptOutcome::Failed),
-            )),
-        );
+        bed.ok(finish(agent_id, token, end(AttemptOutcome::Failed)));
         assert_eq!(
             bed.refused(grant(run_id, 0, ended)),
             Refusal::NoSession { session: ended }

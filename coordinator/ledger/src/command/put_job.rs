@@ -214,3 +214,255 @@ fn name_retired(name: &str, job: &JobRow) -> Stop {
     }
     .into()
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::{JobId, RunId};
+
+    use super::*;
+    use crate::command::DeleteJob;
+    use crate::rows::RunState;
+    use crate::testing::{Bed, MINUTE, fire, manifest, run_at};
+
+    fn put(name: &str, yaml: &str, cut_over: i64) -> PutJob {
+        PutJob {
+            manifest: manifest(name, yaml),
+            cut_over: WallMs(cut_over * MINUTE),
+            settle: None,
+            by: "ada".to_owned(),
+        }
+    }
+
+    fn settled(put: PutJob, version: u32, from: i64, minutes: &[i64]) -> PutJob {
+        let settle = Settlement {
+            version,
+            from: WallMs(from * MINUTE),
+            decisions: minutes.iter().copied().map(run_at).collect(),
+        };
+        PutJob {
+            settle: Some(settle),
+            ..put
+        }
+    }
+
+    fn job_put(job_id: i64, version: u32, kind: PutKind) -> Done {
+        Done::JobPut {
+            job_id: JobId(job_id),
+            version,
+            kind,
+        }
+    }
+
+    fn delete(bed: &mut Bed, version: u32, from: i64, cut_over: i64) {
+        bed.ok(DeleteJob {
+            job_id: JobId(1),
+            cut_over: WallMs(cut_over * MINUTE),
+            settle: Settlement {
+                version,
+                from: WallMs(from * MINUTE),
+                decisions: Vec::new(),
+            },
+            by: "ada".to_owned(),
+        });
+    }
+
+    #[test]
+    fn a_new_name_is_a_new_job_from_the_cut_over_on() {
+        let mut bed = Bed::new();
+        assert_eq!(bed.ok(put("t/a", "", 3)), job_put(1, 1, PutKind::Created));
+        assert_eq!(bed.ok(put("t/b", "", 4)), job_put(2, 1, PutKind::Created));
+        let job = &bed.set.jobs[&JobId(1)];
+        assert_eq!(job.fired_through, WallMs(3 * MINUTE));
+        let version = &bed.set.versions[&(JobId(1), 1)];
+        assert_eq!(version.starts, WallMs(3 * MINUTE));
+        assert_eq!(&*version.manifest, manifest("t/a", "").to_json());
+        let from_nowhere = put("t/c", "renamed_from: t/never", 4);
+        assert_eq!(bed.ok(from_nowhere), job_put(3, 1, PutKind::Created));
+        assert_eq!(
+            bed.view("SELECT by, action, name FROM audit_view WHERE audit = 1"),
+            ["ada|put job|t/a"]
+        );
+    }
+
+    #[test]
+    fn the_same_manifest_again_changes_nothing() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        let before = bed.view("SELECT count(*) FROM audit");
+        // Not even when what it would settle is out of date.
+        let again = settled(put("t/a", "", 9), 7, 8, &[9]);
+        assert_eq!(bed.ok(again), job_put(1, 1, PutKind::Unchanged));
+        assert_eq!(bed.set.jobs[&JobId(1)].fired_through, WallMs(0));
+        assert_eq!(bed.view("SELECT count(*) FROM audit"), before);
+    }
+
+    #[test]
+    fn a_change_settles_what_the_old_version_owed() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        bed.fire(JobId(1), 2);
+        let change = || put("t/a", "shards: 2", 5);
+        for (version, from) in [(1, 1), (2, 2)] {
+            assert_eq!(
+                bed.refused(settled(change(), version, from, &[3])),
+                Refusal::WatermarkMoved {
+                    expected_version: version,
+                    expected_through: WallMs(from * MINUTE),
+                    version: 1,
+                    fired_through: WallMs(2 * MINUTE),
+                }
+            );
+        }
+        assert!(matches!(
+            bed.refused(change()),
+            Refusal::WatermarkMoved { .. }
+        ));
+        assert!(matches!(
+            bed.refused(settled(change(), 1, 2, &[3, 6])),
+            Refusal::Malformed { .. }
+        ));
+        assert_eq!(
+            bed.ok(settled(change(), 1, 2, &[4])),
+            job_put(1, 2, PutKind::Changed)
+        );
+        assert_eq!(bed.set.jobs[&JobId(1)].fired_through, WallMs(5 * MINUTE));
+        assert_eq!(bed.set.versions[&(JobId(1), 2)].starts, WallMs(5 * MINUTE));
+        // Run 1 is live under version 1, which therefore stays known.
+        assert!(bed.set.versions.contains_key(&(JobId(1), 1)));
+        assert_eq!(
+            bed.view("SELECT version, state, fire_time FROM run_view"),
+            [
+                "1|ready|1970-01-01T00:02:00.000Z",
+                "1|skipped|1970-01-01T00:04:00.000Z"
+            ]
+        );
+        assert_eq!(
+            bed.view("SELECT version, starts, ends FROM version_view"),
+            [
+                "1|1970-01-01T00:00:00.000Z|1970-01-01T00:05:00.000Z",
+                "2|1970-01-01T00:05:00.000Z|-"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cut_over_before_the_watermark_is_lifted_to_it() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        bed.fire(JobId(1), 5);
+        bed.ok(settled(put("t/a", "shards: 2", 3), 1, 5, &[]));
+        assert_eq!(bed.set.versions[&(JobId(1), 2)].starts, WallMs(5 * MINUTE));
+        assert_eq!(bed.set.jobs[&JobId(1)].fired_through, WallMs(5 * MINUTE));
+    }
+
+    #[test]
+    fn without_settling_what_was_owed_is_lost() {
+        let mut bed = Bed::without(Rule::PutSettlesOwedInstants);
+        bed.ok(put("t/a", "", 0));
+        bed.ok(settled(put("t/a", "shards: 2", 5), 1, 0, &[4]));
+        assert_eq!(bed.set.jobs[&JobId(1)].fired_through, WallMs(5 * MINUTE));
+        assert!(bed.set.runs.is_empty());
+    }
+
+    #[test]
+    fn a_deleted_name_goes_on_where_it_stood() {
+        for (cut_over, through) in [(3, 8), (9, 9)] {
+            let mut bed = Bed::new();
+            bed.ok(put("t/a", "", 0));
+            delete(&mut bed, 1, 0, 8);
+            assert!(bed.set.jobs.is_empty() && bed.set.versions.is_empty());
+            let revived = put("t/a", "", cut_over);
+            assert_eq!(bed.ok(revived), job_put(1, 2, PutKind::Revived));
+            assert_eq!(
+                bed.set.jobs[&JobId(1)].fired_through,
+                WallMs(through * MINUTE)
+            );
+        }
+    }
+
+    #[test]
+    fn without_tombstones_a_deleted_name_begins_anew() {
+        let mut bed = Bed::without(Rule::Tombstones);
+        bed.ok(put("t/a", "", 0));
+        delete(&mut bed, 1, 0, 8);
+        assert_eq!(bed.ok(put("t/a", "", 3)), job_put(2, 1, PutKind::Created));
+        assert_eq!(bed.set.jobs[&JobId(2)].fired_through, WallMs(3 * MINUTE));
+    }
+
+    #[test]
+    fn a_renamed_job_keeps_its_id_and_settles_what_it_owed() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        let rename = || put("t/b", "renamed_from: t/a", 5);
+        assert!(matches!(
+            bed.refused(rename()),
+            Refusal::WatermarkMoved { .. }
+        ));
+        let renamed = settled(rename(), 1, 0, &[4]);
+        assert_eq!(bed.ok(renamed), job_put(1, 2, PutKind::Renamed));
+        assert_eq!(bed.set.jobs[&JobId(1)].name, "t/b".parse().unwrap());
+        assert_eq!(bed.run(RunId(1)).state, RunState::Ready);
+
+        // The same again, and a change with the line still in it.
+        assert_eq!(bed.ok(rename()), job_put(1, 2, PutKind::Unchanged));
+        let change = settled(put("t/b", "renamed_from: t/a\nshards: 2", 6), 2, 5, &[]);
+        assert_eq!(bed.ok(change), job_put(1, 3, PutKind::Changed));
+
+        let retired = Refusal::NameRetired {
+            name: "t/a".to_owned(),
+            now: "t/b".to_owned(),
+        };
+        assert_eq!(bed.refused(put("t/a", "", 7)), retired);
+        assert_eq!(bed.refused(put("t/c", "renamed_from: t/a", 7)), retired);
+        // Back again, when it says so.
+        let back = settled(put("t/a", "renamed_from: t/b", 7), 3, 6, &[]);
+        assert_eq!(bed.ok(back), job_put(1, 4, PutKind::Renamed));
+        assert!(matches!(
+            bed.refused(put("t/b", "", 8)),
+            Refusal::NameRetired { .. }
+        ));
+    }
+
+    #[test]
+    fn a_rename_of_a_deleted_job_keeps_its_watermark() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        delete(&mut bed, 1, 0, 8);
+        let renamed = put("t/b", "renamed_from: t/a", 3);
+        assert_eq!(bed.ok(renamed), job_put(1, 2, PutKind::Revived));
+        assert_eq!(bed.set.jobs[&JobId(1)].fired_through, WallMs(8 * MINUTE));
+    }
+
+    #[test]
+    fn a_name_that_another_job_has_is_taken() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        bed.ok(put("t/b", "", 0));
+        assert_eq!(
+            bed.refused(put("t/b", "renamed_from: t/a", 1)),
+            Refusal::NameTaken {
+                name: "t/b".to_owned(),
+                job_id: JobId(2)
+            }
+        );
+    }
+
+    #[test]
+    fn a_version_needs_a_number_of_shards_that_can_be_written() {
+        for shards in [0, 10_001, u32::MAX] {
+            let mut bed = Bed::new();
+            let mut put = put("t/a", "", 0);
+            put.manifest.shards = shards;
+            assert!(matches!(bed.refused(put), Refusal::Malformed { .. }));
+        }
+    }
+
+    #[test]
+    fn a_fire_of_the_old_version_is_refused_after_the_change() {
+        let mut bed = Bed::new();
+        bed.ok(put("t/a", "", 0));
+        bed.ok(settled(put("t/a", "shards: 2", 0), 1, 0, &[]));
+        let late = fire(JobId(1), 1, WallMs(0), MINUTE, [1]);
+        assert!(matches!(bed.refused(late), Refusal::WatermarkMoved { .. }));
+    }
+}

@@ -40,3 +40,44 @@ impl SkipWaiting {
         Ok(Done::Skipped)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::RunId;
+
+    use super::*;
+    use crate::outcome::Refusal;
+    use crate::testing::{Bed, attach};
+
+    #[test]
+    fn a_run_that_waited_too_long_is_skipped_with_its_reason() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        bed.attach(attach("h1"));
+        bed.fire(job, 1);
+        bed.fire(job, 2);
+        let skip = |run| SkipWaiting {
+            run_id: RunId(run),
+            reason: "no turn before its start deadline".to_owned(),
+        };
+        assert!(matches!(
+            bed.refused(skip(1)),
+            Refusal::WrongRunState { .. }
+        ));
+        assert_eq!(bed.ok(skip(2)), Done::Skipped);
+        assert_eq!(
+            bed.view("SELECT state, reason, ended_at FROM run_view WHERE run = 'run-2'"),
+            ["skipped|no turn before its start deadline|1970-01-01T00:00:00.000Z"]
+        );
+        assert_eq!(
+            bed.view("SELECT kind, run, text FROM alert_view"),
+            [
+                "start_deadline_passed|run-2|the run of 1970-01-01T00:02:00Z was skipped: no turn before its start deadline"
+            ]
+        );
+        assert!(matches!(
+            bed.refused(skip(2)),
+            Refusal::WrongRunState { .. }
+        ));
+    }
+}

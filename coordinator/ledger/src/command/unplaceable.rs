@@ -41,3 +41,54 @@ impl Unplaceable {
         Ok(Done::GivenToPerson)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Refusal;
+    use crate::rows::RunState;
+    use crate::testing::{Bed, attach};
+
+    #[test]
+    fn a_shard_that_nobody_takes_goes_to_a_person_with_one_alert() {
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 2");
+        let (_, session) = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        let report = |shard| Unplaceable {
+            run_id,
+            shard,
+            report: "1 host looked at, 1 has no free slot".to_owned(),
+        };
+        assert_eq!(bed.ok(report(0)), Done::GivenToPerson);
+        assert_eq!(bed.run(run_id).state, RunState::Ready);
+        assert!(matches!(
+            bed.refused(report(0)),
+            Refusal::WrongShardState { .. }
+        ));
+        assert!(matches!(
+            bed.refused(report(5)),
+            Refusal::NoSuchShard { .. }
+        ));
+        assert_eq!(bed.ok(report(1)), Done::GivenToPerson);
+        assert_eq!(bed.run(run_id).state, RunState::NeedsConfirmation);
+        assert!(matches!(
+            bed.refused(report(1)),
+            Refusal::WrongRunState { .. }
+        ));
+        assert_eq!(
+            bed.view("SELECT kind, text FROM alert_view ORDER BY alert"),
+            [
+                "needs_confirmation|shard 0: no host could take it: 1 host looked at, 1 has no free slot",
+                "needs_confirmation|2 shards need confirmation; shard 0: no host could take it: 1 host looked at, 1 has no free slot",
+            ]
+        );
+        let leased = bed.fire(job, 2).0;
+        bed.grant(leased, 0, session);
+        let late = Unplaceable {
+            run_id: leased,
+            ..report(0)
+        };
+        assert!(matches!(bed.refused(late), Refusal::WrongShardState { .. }));
+    }
+}
