@@ -169,3 +169,214 @@ impl AttachAgent {
         Ok(self.holds.iter().filter(foreign).copied().collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::WallMs;
+
+    use super::*;
+    use crate::command::{CancelRun, MarkStarted, Quarantine, Rerun, RerunScope};
+    use crate::testing::{Bed, MINUTE, end, finish};
+
+    fn first() -> AttachAgent {
+        crate::testing::attach("h1")
+    }
+
+    fn released(done: Done) -> Vec<(Token, AttemptOutcome)> {
+        match done {
+            Done::Attached { released, .. } => released,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn killed(done: Done) -> Vec<Token> {
+        match done {
+            Done::Attached { kill, .. } => kill,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_attach_begins_a_session_and_ends_the_one_before() {
+        let mut bed = Bed::new();
+        let (agent_id, before) = bed.attach(first());
+        bed.at = WallMs(MINUTE);
+        let (same, after) = bed.attach(AttachAgent {
+            slots: 9,
+            ..first()
+        });
+        assert_eq!(agent_id, same);
+        assert!(after > before);
+        assert_eq!(bed.set.agents[&agent_id].session, Some(after));
+        assert_eq!(bed.set.agents[&agent_id].slots, 9);
+        assert_eq!(
+            bed.view("SELECT session, ended_at FROM session_view"),
+            [
+                format!("{before}|1970-01-01T00:01:00.000Z"),
+                format!("{after}|-")
+            ]
+        );
+        let (other, _) = bed.attach(crate::testing::attach("h2"));
+        assert_ne!(other, agent_id);
+        assert_eq!(bed.set.agents[&agent_id].supervisor, Incarnation(u64::MAX));
+    }
+
+    #[test]
+    fn what_the_table_does_not_hold_is_judged_by_who_speaks() {
+        use AttemptOutcome::{Lost, NeverStarted};
+        let reborn = || AttachAgent {
+            supervisor: Incarnation(2),
+            swept: false,
+            ..first()
+        };
+        let same_supervisor = || AttachAgent {
+            swept: false,
+            ..first()
+        };
+        let swept = || AttachAgent {
+            swept: true,
+            ..reborn()
+        };
+        let rebooted = || AttachAgent {
+            boot_id: "boot-2".to_owned(),
+            ..reborn()
+        };
+        for (attach, started, rule, end) in [
+            (same_supervisor(), false, None, Some(NeverStarted)),
+            (same_supervisor(), true, None, Some(Lost)),
+            (swept(), false, None, Some(Lost)),
+            (rebooted(), false, None, Some(Lost)),
+            (reborn(), false, None, None),
+            (
+                reborn(),
+                false,
+                Some(Rule::NeverStartedNeedsSameSupervisor),
+                Some(NeverStarted),
+            ),
+            (
+                swept(),
+                true,
+                Some(Rule::NeverStartedNeedsSameSupervisor),
+                Some(NeverStarted),
+            ),
+            (
+                reborn(),
+                false,
+                Some(Rule::LostNeedsVerifiedDead),
+                Some(Lost),
+            ),
+            (
+                same_supervisor(),
+                false,
+                Some(Rule::AttachReleasesNeverStarted),
+                None,
+            ),
+        ] {
+            let mut bed = rule.map_or_else(Bed::new, Bed::without);
+            let job = bed.job("");
+            let (agent_id, session) = bed.attach(first());
+            let (run_id, _) = bed.fire(job, 1);
+            let token = bed.grant(run_id, 0, session);
+            if started {
+                bed.ok(MarkStarted {
+                    agent_id,
+                    token,
+                    at: WallMs(1),
+                });
+            }
+            let expected: Vec<_> = end.map(|end| (token, end)).into_iter().collect();
+            assert_eq!(
+                released(bed.ok(attach.clone())),
+                expected,
+                "{attach:?} {rule:?}"
+            );
+            let shard = bed.shard(run_id, 0);
+            assert_eq!(shard.retries_used, u32::from(end == Some(Lost)));
+            assert_eq!(
+                shard.state.as_str(),
+                if end.is_some() { "pending" } else { "leased" }
+            );
+        }
+    }
+
+    #[test]
+    fn what_it_holds_stays_and_what_is_not_current_is_killed() {
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 4");
+        let (agent_id, session) = bed.attach(first());
+        let (_, elsewhere) = bed.attach(crate::testing::attach("h2"));
+        let (run_id, _) = bed.fire(job, 1);
+        let live = bed.grant(run_id, 0, session);
+        let ended = bed.grant(run_id, 1, session);
+        bed.ok(finish(agent_id, ended, end(AttemptOutcome::Succeeded)));
+        let foreign = bed.grant(run_id, 2, elsewhere);
+        let unknown = Token(12_345);
+        let attach = AttachAgent {
+            holds: vec![live, ended, foreign, unknown],
+            ..first()
+        };
+        let done = bed.ok(attach);
+        assert_eq!(released(done.clone()), []);
+        assert_eq!(killed(done), [ended, foreign, unknown]);
+        assert_eq!(bed.shard(run_id, 0).state.as_str(), "leased");
+        assert_eq!(bed.shard(run_id, 2).state.as_str(), "leased");
+    }
+
+    #[test]
+    fn a_lease_being_cancelled_ends_by_the_attach_and_a_rerun_goes_on() {
+        for (rerun, state) in [(false, "cancelled"), (true, "running")] {
+            let mut bed = Bed::new();
+            let job = bed.job("");
+            let (_, session) = bed.attach(first());
+            let (run_id, _) = bed.fire(job, 1);
+            bed.grant(run_id, 0, session);
+            bed.ok(CancelRun {
+                run_id,
+                by: "ada".to_owned(),
+                reason: String::new(),
+            });
+            if rerun {
+                bed.ok(Rerun {
+                    run_id,
+                    scope: RerunScope::Run,
+                    by: "ada".to_owned(),
+                    reason: String::new(),
+                });
+            }
+            bed.attach(first());
+            assert_eq!(bed.state(run_id), state);
+        }
+    }
+
+    #[test]
+    fn a_quarantined_identity_and_an_impossible_one_are_refused() {
+        let mut bed = Bed::new();
+        for absurd in [
+            AttachAgent {
+                slots: SLOTS_MAX + 1,
+                ..first()
+            },
+            AttachAgent {
+                boot_id: "x".repeat(5000),
+                ..first()
+            },
+            AttachAgent {
+                holds: vec![Token(-1); FRAME_BYTES_MAX + 1],
+                ..first()
+            },
+        ] {
+            assert!(matches!(bed.refused(absurd), Refusal::Malformed { .. }));
+        }
+        let (agent_id, _) = bed.attach(first());
+        bed.ok(Quarantine {
+            agent_id,
+            reason: "two".to_owned(),
+        });
+        assert_eq!(
+            bed.refused(first()),
+            Refusal::Quarantined {
+                reason: "two".to_owned()
+            }
+        );
+    }
+}

@@ -86,3 +86,110 @@ impl Context<'_> {
         Ok(Some(lease))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Unplaceable;
+    use crate::outcome::Refusal;
+    use crate::testing::{Bed, attach, end, finish};
+
+    fn cancel(run_id: RunId) -> CancelRun {
+        CancelRun {
+            run_id,
+            by: "ada".to_owned(),
+            reason: "wrong day".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_leased_ends_at_once_and_a_lease_ends_by_its_receipt() {
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 4");
+        let agent = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        let done = bed.grant(run_id, 0, agent.1);
+        bed.ok(finish(agent.0, done, end(AttemptOutcome::Succeeded)));
+        let token = bed.grant(run_id, 1, agent.1);
+        bed.ok(Unplaceable {
+            run_id,
+            shard: 2,
+            report: String::new(),
+        });
+        let expected = Done::Cancelled {
+            leases: vec![(agent.0, token)],
+        };
+        assert_eq!(bed.ok(cancel(run_id)), expected);
+        let states: Vec<_> = bed
+            .set
+            .shards_of(run_id)
+            .map(|s| s.state.as_str())
+            .collect();
+        assert_eq!(states, ["succeeded", "leased", "cancelled", "cancelled"]);
+        assert_eq!(bed.run(run_id).state, RunState::Running);
+        // Asked twice, the agents are told twice.
+        assert_eq!(bed.ok(cancel(run_id)), expected);
+        bed.ok(finish(agent.0, token, end(AttemptOutcome::Cancelled)));
+        assert_eq!(
+            bed.view("SELECT state, reason FROM run_view"),
+            ["cancelled|cancelled by ada: wrong day"]
+        );
+        assert!(matches!(
+            bed.refused(cancel(run_id)),
+            Refusal::WrongRunState { .. }
+        ));
+        assert!(matches!(
+            bed.refused(cancel(RunId(9))),
+            Refusal::NoSuchRun { .. }
+        ));
+    }
+
+    #[test]
+    fn however_a_lease_being_cancelled_ends_it_is_not_retried_but_success_stands() {
+        for (outcome, state) in [
+            (AttemptOutcome::Cancelled, "cancelled"),
+            (AttemptOutcome::Failed, "cancelled"),
+            (AttemptOutcome::Lost, "cancelled"),
+            (AttemptOutcome::Succeeded, "succeeded"),
+        ] {
+            let mut bed = Bed::new();
+            let job = bed.job("");
+            let agent = bed.attach(attach("h1"));
+            let (run_id, _) = bed.fire(job, 1);
+            let token = bed.grant(run_id, 0, agent.1);
+            bed.ok(cancel(run_id));
+            bed.ok(finish(agent.0, token, end(outcome)));
+            assert_eq!(bed.state(run_id), state);
+        }
+    }
+
+    #[test]
+    fn runs_that_wait_and_runs_that_never_started_are_cancelled() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        bed.fire(job, 1);
+        bed.fire(job, 2);
+        for run_id in [RunId(2), RunId(1)] {
+            assert_eq!(
+                bed.ok(cancel(run_id)),
+                Done::Cancelled { leases: Vec::new() }
+            );
+            assert_eq!(bed.state(run_id), "cancelled");
+        }
+        assert!(bed.set.runs.is_empty());
+    }
+
+    #[test]
+    fn without_the_rule_a_lease_ends_while_its_process_runs() {
+        let mut bed = Bed::without(Rule::LeaseEndsByReceiptOrExpiry);
+        let job = bed.job("");
+        let (_, session) = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        bed.grant(run_id, 0, session);
+        assert_eq!(
+            bed.ok(cancel(run_id)),
+            Done::Cancelled { leases: Vec::new() }
+        );
+        assert_eq!(bed.state(run_id), "cancelled");
+    }
+}

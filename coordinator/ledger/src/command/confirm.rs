@@ -126,3 +126,133 @@ fn succeed(
     }
     context.roll_up(run)
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::attempt::AttemptOutcome;
+    use protocol::{AgentId, JobId, SessionId};
+
+    use super::*;
+    use crate::command::{Admit, Unplaceable};
+    use crate::outcome::Refusal;
+    use crate::testing::{Bed, attach, end, finish};
+
+    fn confirm(run_id: RunId, shard: Option<u32>, verdict: Verdict) -> Confirm {
+        Confirm {
+            run_id,
+            shard,
+            verdict,
+            by: "ada".to_owned(),
+            reason: "looked at the table".to_owned(),
+        }
+    }
+
+    /// A run of two shards that both failed for good.
+    fn in_question() -> (Bed, JobId, RunId, (AgentId, SessionId)) {
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 2\nretry: { at_most: 1, backoff: [1s] }");
+        let agent = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        for shard in [0, 1, 0, 1] {
+            let token = bed.grant(run_id, shard, agent.1);
+            bed.ok(finish(agent.0, token, end(AttemptOutcome::Failed)));
+        }
+        (bed, job, run_id, agent)
+    }
+
+    #[test]
+    fn a_person_may_say_it_is_done_shard_by_shard() {
+        let (mut bed, _, run_id, _) = in_question();
+        let some = confirm(run_id, Some(0), Verdict::Succeeded);
+        let state = RunState::NeedsConfirmation;
+        assert_eq!(bed.ok(some.clone()), Done::Confirmed { state });
+        assert!(matches!(bed.refused(some), Refusal::WrongShardState { .. }));
+        let rest = confirm(run_id, None, Verdict::Succeeded);
+        let state = RunState::Succeeded;
+        assert_eq!(bed.ok(rest.clone()), Done::Confirmed { state });
+        assert!(matches!(bed.refused(rest), Refusal::WrongRunState { .. }));
+        assert_eq!(
+            bed.view("SELECT action, run, reason FROM audit_view WHERE run IS NOT NULL"),
+            ["confirm as succeeded|run-1|looked at the table"; 2]
+        );
+    }
+
+    #[test]
+    fn a_retry_restores_the_retries_within_the_execution() {
+        let (mut bed, _, run_id, agent) = in_question();
+        let fence = bed.run(run_id).fence;
+        let state = RunState::Ready;
+        let retry = confirm(run_id, Some(1), Verdict::Retry);
+        assert_eq!(bed.ok(retry), Done::Confirmed { state });
+        let run = bed.run(run_id);
+        assert_eq!((run.execution, run.start_deadline), (1, None));
+        assert!(run.fence > fence);
+        assert_eq!(bed.shard(run_id, 1).retries_used, 0);
+        assert_eq!(bed.shard(run_id, 1).attempts, 2);
+        let token = bed.grant(run_id, 1, agent.1);
+        bed.ok(finish(agent.0, token, end(AttemptOutcome::Failed)));
+        assert_eq!(bed.shard(run_id, 1).state.as_str(), "pending");
+        assert_eq!(bed.run(run_id).state, RunState::Running);
+    }
+
+    #[test]
+    fn a_retry_waits_for_a_run_that_began_meanwhile() {
+        let (mut bed, job, run_id, agent) = in_question();
+        let (other, state) = bed.fire(job, 2);
+        assert_eq!(state, RunState::Ready);
+        let state = RunState::Waiting;
+        let retry = confirm(run_id, None, Verdict::Retry);
+        assert_eq!(bed.ok(retry), Done::Confirmed { state });
+        assert_eq!(bed.run(run_id).fence, None);
+        bed.carry_out(other, agent);
+        bed.ok(Admit { run_id });
+        bed.carry_out(run_id, agent);
+        assert_eq!(bed.state(run_id), "succeeded");
+    }
+
+    #[test]
+    fn a_run_given_up_is_failed_for_good() {
+        let (mut bed, _, run_id, _) = in_question();
+        let state = RunState::Failed;
+        let failed = confirm(run_id, None, Verdict::Failed);
+        assert_eq!(bed.ok(failed.clone()), Done::Confirmed { state });
+        assert_eq!(
+            bed.view("SELECT state, reason, needs_confirmation, ended_at FROM run_view"),
+            ["failed|given up by ada: looked at the table|2|1970-01-01T00:00:00.000Z"]
+        );
+        assert!(matches!(bed.refused(failed), Refusal::WrongRunState { .. }));
+    }
+
+    #[test]
+    fn a_shard_of_a_run_that_goes_on_may_be_confirmed_but_the_run_not_given_up() {
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 2");
+        let agent = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        let nothing = confirm(run_id, None, Verdict::Succeeded);
+        assert!(matches!(
+            bed.refused(nothing),
+            Refusal::WrongRunState { .. }
+        ));
+        let report = String::new();
+        bed.ok(Unplaceable {
+            run_id,
+            shard: 0,
+            report,
+        });
+        let give_up = confirm(run_id, None, Verdict::Failed);
+        assert!(matches!(
+            bed.refused(give_up),
+            Refusal::WrongRunState { .. }
+        ));
+        bed.grant(run_id, 1, agent.1);
+        bed.ok(confirm(run_id, None, Verdict::Retry));
+        assert_eq!(bed.shard(run_id, 0).state.as_str(), "pending");
+        assert_eq!(bed.run(run_id).state, RunState::Running);
+        let pending = confirm(run_id, Some(0), Verdict::Retry);
+        assert!(matches!(
+            bed.refused(pending),
+            Refusal::WrongShardState { .. }
+        ));
+    }
+}

@@ -30,3 +30,34 @@ impl EndSession {
         Ok(Done::SessionEnded)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bed, attach};
+
+    #[test]
+    fn a_session_ends_once_and_its_leases_live_on() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let (agent_id, session) = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        bed.grant(run_id, 0, session);
+        assert_eq!(bed.ok(EndSession { session }), Done::SessionEnded);
+        assert_eq!(bed.set.agents[&agent_id].session, None);
+        assert_eq!(bed.shard(run_id, 0).state.as_str(), "leased");
+        for gone in [session, SessionId(77)] {
+            assert_eq!(
+                bed.refused(EndSession { session: gone }),
+                Refusal::NoSession { session: gone }
+            );
+        }
+        // An older session of an agent that has attached since is not the live one.
+        let (_, newer) = bed.attach(attach("h1"));
+        assert_eq!(
+            bed.refused(EndSession { session }),
+            Refusal::NoSession { session }
+        );
+        assert_eq!(bed.set.agents[&agent_id].session, Some(newer));
+    }
+}

@@ -88,3 +88,307 @@ impl Finish {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::attempt::Exit;
+    use protocol::{DurationMs, JobId, RunId, SessionId, WallMs};
+
+    use super::*;
+    use crate::command::{AttachAgent, CancelRun, Confirm, Expire, Verdict};
+    use crate::rows::RunState;
+    use crate::testing::{Bed, attach, end, finish};
+
+    const UNSAFE: &str = "repeatable: { safe: false }";
+
+    /// A job with one granted shard.
+    struct Granted {
+        bed: Bed,
+        job: JobId,
+        run: RunId,
+        agent: (AgentId, SessionId),
+        token: Token,
+    }
+
+    fn granted(bed: Bed, yaml: &str) -> Granted {
+        let mut bed = bed;
+        let job = bed.job(yaml);
+        let agent = bed.attach(AttachAgent {
+            slots: 64,
+            ..attach("h1")
+        });
+        let (run, _) = bed.fire(job, 1);
+        let token = bed.grant(run, 0, agent.1);
+        Granted {
+            bed,
+            job,
+            run,
+            agent,
+            token,
+        }
+    }
+
+    impl Granted {
+        fn finish(&mut self, outcome: AttemptOutcome) -> Done {
+            self.bed.ok(finish(self.agent.0, self.token, end(outcome)))
+        }
+
+        fn grant(&mut self) {
+            self.token = self.bed.grant(self.run, 0, self.agent.1);
+        }
+
+        fn expire(&mut self) {
+            self.bed.ok(Expire {
+                run_id: self.run,
+                shard: 0,
+                token: self.token,
+                reason: "silent for 60 s".to_owned(),
+            });
+        }
+
+        fn shard_state(&self) -> &'static str {
+            self.bed.shard(self.run, 0).state.as_str()
+        }
+    }
+
+    #[test]
+    fn only_the_holder_may_finish_and_only_once() {
+        let mut at = granted(Bed::new(), "");
+        let other = at.bed.attach(attach("h2"));
+        let (agent_id, token) = (at.agent.0, at.token);
+        let by = |agent_id, token| finish(agent_id, token, end(AttemptOutcome::Succeeded));
+        assert_eq!(
+            at.bed.refused(by(agent_id, Token(99))),
+            Refusal::NoSuchToken { token: Token(99) }
+        );
+        assert_eq!(
+            at.bed.refused(by(other.0, token)),
+            Refusal::NotYourToken { token }
+        );
+        at.bed.ok(by(agent_id, token));
+        assert_eq!(
+            at.bed.refused(by(agent_id, token)),
+            Refusal::AlreadyEnded { token }
+        );
+        assert_eq!(at.bed.state(at.run), "succeeded");
+    }
+
+    #[test]
+    fn what_the_host_saw_is_kept() {
+        let mut at = granted(Bed::new(), "");
+        let seen = AttemptEnd {
+            exit: Some(Exit::Signal(9)),
+            memory_bytes_peak: u64::MAX,
+            reason: Some("x".repeat(10_000)),
+            tail: "y".repeat(10_000),
+            ..end(AttemptOutcome::Failed)
+        };
+        at.bed.ok(finish(at.agent.0, at.token, seen));
+        assert_eq!(
+            at.bed.view(
+                "SELECT outcome, receipt, exit_code, exit_signal, cpu_ms, memory_bytes_peak,
+                    length(reason), length(tail), started_at, ended_at FROM attempt_view"
+            ),
+            [format!(
+                "failed|yes|-|9|5|{}|2048|4096|1970-01-01T00:00:00.001Z|1970-01-01T00:00:00.002Z",
+                i64::MAX
+            )]
+        );
+    }
+
+    #[test]
+    fn failures_use_up_retries_with_backoff_and_then_a_person_is_asked() {
+        let mut at = granted(Bed::new(), "");
+        for (retries, delay) in [(1, 1000), (2, 5000)] {
+            at.bed.at = WallMs(retries * 10_000);
+            at.finish(AttemptOutcome::Failed);
+            let shard = at.bed.shard(at.run, 0);
+            assert_eq!(i64::from(shard.retries_used), retries);
+            let pending = ShardState::Pending {
+                since: at.bed.at,
+                delay: DurationMs(delay),
+            };
+            assert_eq!(shard.state, pending);
+            assert_eq!(at.bed.run(at.run).state, RunState::Running);
+            at.grant();
+        }
+        at.finish(AttemptOutcome::TimedOut);
+        assert_eq!(at.bed.run(at.run).state, RunState::NeedsConfirmation);
+        let why = "shard 0: timed_out: 2 of 2 retries used up";
+        assert_eq!(at.bed.run(at.run).reason.as_deref(), Some(why));
+        assert_eq!(
+            at.bed.view("SELECT kind, run, text FROM alert_view"),
+            [format!("needs_confirmation|run-1|{why}")]
+        );
+        assert_eq!(at.bed.shard(at.run, 0).attempts, 3);
+    }
+
+    #[test]
+    fn an_unknown_end_of_an_unsafe_job_goes_to_a_person() {
+        use AttemptOutcome::{Failed, Interrupted, Lost, NeverStarted, Refused, TimedOut};
+        let signal = Some(Exit::Signal(9));
+        let code = Some(Exit::Code(1));
+        for (outcome, exit, started, with_rule, without_rule) in [
+            (Lost, None, true, "needs_confirmation", "pending"),
+            (TimedOut, None, true, "needs_confirmation", "pending"),
+            (Failed, signal, true, "needs_confirmation", "pending"),
+            (Failed, code, true, "pending", "pending"),
+            (Interrupted, None, true, "needs_confirmation", "pending"),
+            (Interrupted, None, false, "pending", "pending"),
+            (Refused, None, false, "pending", "pending"),
+            (NeverStarted, None, false, "pending", "pending"),
+        ] {
+            let rule = Rule::UnsafeUnknownGoesToPerson;
+            for (bed, expected) in [(Bed::new(), with_rule), (Bed::without(rule), without_rule)] {
+                let mut at = granted(bed, UNSAFE);
+                let end = AttemptEnd {
+                    exit,
+                    started_at: started.then_some(WallMs(1)),
+                    ..end(outcome)
+                };
+                at.bed.ok(finish(at.agent.0, at.token, end));
+                assert_eq!(at.shard_state(), expected, "{outcome:?} {exit:?} {started}");
+            }
+        }
+    }
+
+    #[test]
+    fn interruptions_use_up_no_retry_but_end_after_ten_in_a_row() {
+        let mut at = granted(Bed::new(), "");
+        for n in 1..=10 {
+            at.finish(AttemptOutcome::Interrupted);
+            let shard = at.bed.shard(at.run, 0);
+            assert_eq!((shard.retries_used, shard.free_ends), (0, n));
+            let ShardState::Pending { delay, .. } = shard.state else {
+                panic!("{shard:?}")
+            };
+            assert_eq!(delay == DurationMs(0), n == 1);
+            at.grant();
+        }
+        at.finish(AttemptOutcome::Refused);
+        assert_eq!(at.bed.run(at.run).state, RunState::NeedsConfirmation);
+
+        let mut at = granted(Bed::without(Rule::InterruptionsAreFree), "");
+        at.finish(AttemptOutcome::Interrupted);
+        assert_eq!(at.bed.shard(at.run, 0).retries_used, 1);
+    }
+
+    #[test]
+    fn a_failure_ends_the_row_of_free_ends() {
+        let mut at = granted(Bed::new(), "");
+        at.finish(AttemptOutcome::Interrupted);
+        at.grant();
+        at.finish(AttemptOutcome::Failed);
+        assert_eq!(at.bed.shard(at.run, 0).free_ends, 0);
+    }
+
+    #[test]
+    fn a_receipt_after_expiry_counts_while_nobody_else_was_given_the_shard() {
+        for (yaml, outcome, after) in [
+            ("", AttemptOutcome::Succeeded, "succeeded"),
+            (UNSAFE, AttemptOutcome::Succeeded, "succeeded"),
+            ("", AttemptOutcome::Failed, "running"),
+            (UNSAFE, AttemptOutcome::Failed, "needs_confirmation"),
+        ] {
+            let mut at = granted(Bed::new(), yaml);
+            at.expire();
+            let pending = at.bed.set.shards.get(&(at.run, 0)).cloned();
+            assert_eq!(at.finish(outcome), Done::Finished { counted: true });
+            assert_eq!(at.bed.state(at.run), after);
+            assert_eq!(
+                at.bed.view("SELECT outcome, receipt FROM attempt_view"),
+                [format!("{}|yes", outcome.as_str())]
+            );
+            if after != "succeeded" {
+                assert_eq!(at.bed.set.shards.get(&(at.run, 0)).cloned(), pending);
+            }
+            let again = finish(at.agent.0, at.token, end(outcome));
+            let token = at.token;
+            assert_eq!(at.bed.refused(again), Refusal::AlreadyEnded { token });
+        }
+    }
+
+    #[test]
+    fn without_that_rule_it_is_refused() {
+        let mut at = granted(Bed::without(Rule::ReceiptCountsWithCurrentToken), "");
+        at.expire();
+        let late = finish(at.agent.0, at.token, end(AttemptOutcome::Succeeded));
+        assert!(matches!(at.bed.refused(late), Refusal::NotCurrent { .. }));
+        assert_eq!(at.shard_state(), "pending");
+    }
+
+    #[test]
+    fn a_receipt_after_a_later_grant_is_stale_and_changes_nothing() {
+        for rule_on in [true, false] {
+            let bed = if rule_on {
+                Bed::new()
+            } else {
+                Bed::without(Rule::StaleReceiptChangesNothing)
+            };
+            let mut at = granted(bed, "");
+            let old = at.token;
+            at.expire();
+            at.grant();
+            let before = at.bed.set.clone();
+            let late = finish(at.agent.0, old, end(AttemptOutcome::Succeeded));
+            let counted = !rule_on;
+            assert_eq!(at.bed.ok(late.clone()), Done::Finished { counted });
+            assert_eq!(at.bed.set == before, rule_on);
+            assert_eq!(
+                at.bed
+                    .view("SELECT outcome, stale_outcome FROM attempt_view ORDER BY granted_at"),
+                ["lost|succeeded", "-|-"]
+            );
+            assert_eq!(at.bed.refused(late), Refusal::AlreadyEnded { token: old });
+            // The later one ends as it would have.
+            at.finish(AttemptOutcome::Succeeded);
+            assert_eq!(at.bed.state(at.run), "succeeded");
+        }
+    }
+
+    #[test]
+    fn a_late_success_finds_a_run_that_is_final_and_leaves_it() {
+        let mut at = granted(Bed::new(), UNSAFE);
+        at.expire();
+        at.bed.ok(Confirm {
+            run_id: at.run,
+            shard: None,
+            verdict: Verdict::Failed,
+            by: "ada".to_owned(),
+            reason: "half done".to_owned(),
+        });
+        at.finish(AttemptOutcome::Succeeded);
+        assert_eq!(at.bed.state(at.run), "failed");
+
+        let mut at = granted(Bed::new(), "");
+        at.expire();
+        at.bed.ok(CancelRun {
+            run_id: at.run,
+            by: "ada".to_owned(),
+            reason: "wrong day".to_owned(),
+        });
+        at.finish(AttemptOutcome::Succeeded);
+        assert_eq!(at.bed.state(at.run), "cancelled");
+        // And the next fire is not in its way.
+        let (next, state) = at.bed.fire(at.job, 2);
+        assert_eq!((next, state), (RunId(2), RunState::Ready));
+    }
+
+    #[test]
+    fn a_late_success_of_a_waiting_rerun_ends_it() {
+        let mut at = granted(Bed::new(), UNSAFE);
+        at.expire();
+        let (other, _) = at.bed.fire(at.job, 2);
+        at.bed.ok(Confirm {
+            run_id: at.run,
+            shard: None,
+            verdict: Verdict::Retry,
+            by: "ada".to_owned(),
+            reason: "looked: nothing written".to_owned(),
+        });
+        assert_eq!(at.bed.run(at.run).state, RunState::Waiting);
+        at.finish(AttemptOutcome::Succeeded);
+        assert_eq!(at.bed.state(at.run), "succeeded");
+        assert_eq!(at.bed.run(other).state, RunState::Ready);
+    }
+}

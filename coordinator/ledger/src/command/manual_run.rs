@@ -94,3 +94,129 @@ impl Context<'_> {
         Ok(WallMs(self.at.0.max(free)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::RunId;
+
+    use super::*;
+    use crate::rows::RunState;
+    use crate::testing::{Bed, MINUTE, attach};
+
+    fn manual(job_id: JobId, minute: Option<i64>) -> ManualRun {
+        ManualRun {
+            job_id,
+            instant: minute.map(|minute| WallMs(minute * MINUTE)),
+            nominal: Vec::new(),
+            start_deadline: None,
+            by: "ada".to_owned(),
+            reason: "the file came late".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_instant_of_the_past_that_has_no_run_may_be_named() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        bed.fire(job, 5);
+        for (minute, refusal) in [
+            (
+                6,
+                Some(Refusal::InFuture {
+                    fire_time: WallMs(6 * MINUTE),
+                    fired_through: WallMs(5 * MINUTE),
+                }),
+            ),
+            (
+                5,
+                Some(Refusal::AlreadyHasRun {
+                    fire_time: WallMs(5 * MINUTE),
+                    run: RunId(1),
+                }),
+            ),
+            (3, None),
+            (
+                3,
+                Some(Refusal::AlreadyHasRun {
+                    fire_time: WallMs(3 * MINUTE),
+                    run: RunId(2),
+                }),
+            ),
+        ] {
+            let result = bed.outcome(manual(job, Some(minute))).result;
+            assert_eq!(result.err(), refusal);
+        }
+        assert_eq!(
+            bed.view(
+                "SELECT namespace, fire_time, trigger, state FROM run_view WHERE run = 'run-2'"
+            ),
+            ["scheduled|1970-01-01T00:03:00.000Z|manual|waiting"]
+        );
+        assert_eq!(
+            bed.view("SELECT asked_by, reason FROM execution_view WHERE run = 'run-2'"),
+            ["ada|the file came late"]
+        );
+        assert_eq!(
+            bed.view("SELECT by, action, run, reason FROM audit_view WHERE action = 'run'"),
+            ["ada|run|run-2|the file came late"]
+        );
+        let nobody = JobId(9);
+        assert!(matches!(
+            bed.refused(manual(nobody, None)),
+            Refusal::NoSuchJob { .. }
+        ));
+    }
+
+    #[test]
+    fn without_the_rule_tonights_instant_can_be_taken() {
+        let mut bed = Bed::without(Rule::ManualRunsStayInThePast);
+        let job = bed.job("");
+        let agent = bed.attach(attach("h1"));
+        bed.ok(manual(job, Some(6)));
+        bed.carry_out(RunId(1), agent);
+        let tonight = crate::testing::fire(job, 1, WallMs(0), 6 * MINUTE, [6]);
+        assert!(matches!(
+            bed.refused(tonight),
+            Refusal::AlreadyHasRun { .. }
+        ));
+    }
+
+    #[test]
+    fn runs_of_no_instant_never_meet_each_other_or_a_fire() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        bed.at = WallMs(5 * MINUTE);
+        bed.fire(job, 5);
+        for _ in 0..2 {
+            bed.ok(manual(job, None));
+        }
+        bed.at = WallMs(4 * MINUTE);
+        bed.ok(manual(job, None));
+        assert_eq!(
+            bed.view("SELECT namespace, fire_time FROM runs WHERE namespace = 1"),
+            ["1|300000", "1|300001", "1|300002"]
+        );
+    }
+
+    #[test]
+    fn overlap_is_judged_for_people_too() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: forbid");
+        assert_eq!(
+            bed.ok(manual(job, None)),
+            Done::RunStarted {
+                run_id: RunId(1),
+                state: RunState::Ready
+            }
+        );
+        assert_eq!(
+            bed.refused(manual(job, None)),
+            Refusal::Overlap {
+                live: RunId(1),
+                policy: "forbid".to_owned()
+            }
+        );
+        // A fire that meets the manual run is skipped, not run beside it.
+        assert_eq!(bed.fire(job, 1).1, RunState::Skipped);
+    }
+}

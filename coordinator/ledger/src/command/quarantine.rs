@@ -35,3 +35,39 @@ impl Quarantine {
         Ok(Done::Quarantined)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bed, attach};
+
+    #[test]
+    fn a_quarantined_agent_loses_its_session_and_keeps_its_leases() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let (agent_id, session) = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        bed.grant(run_id, 0, session);
+        let quarantine = |agent_id| Quarantine {
+            agent_id,
+            reason: "two processes".to_owned(),
+        };
+        assert_eq!(bed.ok(quarantine(agent_id)), Done::Quarantined);
+        let agent = &bed.set.agents[&agent_id];
+        assert!(agent.quarantined && agent.session.is_none());
+        assert_eq!(bed.shard(run_id, 0).state.as_str(), "leased");
+        assert_eq!(
+            bed.view("SELECT kind, text FROM alert_view"),
+            ["duplicate_agent|h1 is quarantined: two processes"]
+        );
+        assert!(matches!(
+            bed.refused(quarantine(agent_id)),
+            Refusal::Quarantined { .. }
+        ));
+        let nobody = AgentId(9);
+        assert_eq!(
+            bed.refused(quarantine(nobody)),
+            Refusal::NoSuchAgent { agent: nobody }
+        );
+    }
+}

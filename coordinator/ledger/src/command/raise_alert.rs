@@ -51,3 +51,29 @@ impl RaiseAlert {
         Ok(Done::AlertRaised)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::WallMs;
+
+    use super::*;
+    use crate::testing::Bed;
+
+    #[test]
+    fn an_alert_is_kept_with_its_job_and_a_bounded_text() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        bed.at = WallMs(1500);
+        for (job_id, text) in [(Some(job), "x".to_owned()), (None, "ä".repeat(5000))] {
+            let kind = AlertKind::UnreadableJob;
+            assert_eq!(bed.ok(RaiseAlert { kind, job_id, text }), Done::AlertRaised);
+        }
+        assert_eq!(
+            bed.view("SELECT alert, at, kind, name, length(text) FROM alert_view"),
+            [
+                "alert-1|1970-01-01T00:00:01.500Z|unreadable_job|team/job|1",
+                "alert-2|1970-01-01T00:00:01.500Z|unreadable_job|-|1024",
+            ]
+        );
+    }
+}
