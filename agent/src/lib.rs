@@ -2,5 +2,12 @@
 //! is the parent of the processes. Two programs of one crate, because they share a protocol, a
 //! clock and a fate; what they decide is in [`agent_core`], and here is what they do.
 
+mod backoff;
 mod clock;
+mod coordinator_link;
+mod output;
+mod run;
 pub mod supervisor;
+mod supervisor_link;
+
+pub use run::{Error, Options, run};

@@ -34,14 +34,13 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use protocol::message::Incarnation;
 use protocol::supervisor::Request;
 use protocol::{BootMs, DurationMs, Rules, Token};
 
-use crate::clock;
+use crate::clock::{self, BootTimer};
 use launching::Trash;
+pub(crate) use socket::LINE_BYTES_MAX;
 use socket::Line;
 use trees::Trees;
 
@@ -124,11 +123,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         swept,
         "the supervisor is ready"
     );
-    let timer = TimerFd::new(
-        ClockId::CLOCK_BOOTTIME,
-        TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
-    )
-    .map_err(kernel("a timer"))?;
+    let timer = BootTimer::new().map_err(kernel("a timer"))?;
     let listener = socket::listen(&socket).map_err(|source| Error::Listen {
         path: socket.clone(),
         source,
@@ -235,7 +230,7 @@ struct Shell {
     mark: String,
     directory: PathBuf,
     signals: SignalFd,
-    timer: TimerFd,
+    timer: BootTimer,
     listener: UnixListener,
     accept_after: Option<BootMs>,
     line: Option<Line>,
@@ -283,7 +278,7 @@ impl Shell {
             .poll_timeout()
             .into_iter()
             .chain(self.accept_after);
-        self.set_timer(wake_at.min())?;
+        self.timer.set(wake_at.min()).map_err(kernel("a timer"))?;
         let timeout = if self.trash.is_empty() {
             PollTimeout::NONE
         } else {
@@ -301,7 +296,7 @@ impl Shell {
         };
         let mut polled = vec![
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.timer.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.timer.fd.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.listener.as_fd(), accepting),
         ];
         if let Some(line) = &self.line {
@@ -322,22 +317,6 @@ impl Shell {
             connection: is(2, PollFlags::POLLIN),
             readable: is(3, PollFlags::POLLIN | gone),
         })
-    }
-
-    /// The timer runs on CLOCK_BOOTTIME, so a deadline that passes in a suspend is due at once
-    /// when the machine wakes.
-    fn set_timer(&self, at: Option<BootMs>) -> Result<(), Error> {
-        let result = match at {
-            // Zero would disarm it.
-            Some(BootMs(at)) => {
-                let at = at.max(1);
-                let at = TimeSpec::new(at / 1000, at % 1000 * 1_000_000);
-                let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
-                self.timer.set(Expiration::OneShot(at), flags)
-            }
-            None => self.timer.unset(),
-        };
-        result.map_err(kernel("a timer"))
     }
 
     fn handle_signals(&mut self) -> Result<(), Error> {

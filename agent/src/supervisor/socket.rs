@@ -9,7 +9,7 @@ use std::path::Path;
 use protocol::supervisor::{Event, Request};
 
 /// Longest line in either direction. A table of two thousand attempts takes half of it.
-const LINE_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub(crate) const LINE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Words waiting for an agent that does not read. Past it the line is cut, and the agent finds
 /// everything in the table when it comes back.

@@ -1,9 +1,9 @@
-//! Supervisors as processes of their own, and an agent that is a test.
+//! Supervisors and agents as processes of their own, and the other end of the supervisor's socket.
 //!
 //! A supervisor takes over the process it runs in, so it needs one. The test binary starts itself
-//! again, asking its harness for one "test" only, which finds a directory in the environment and
-//! becomes a supervisor there.
-#![allow(unsafe_code)] // one block: see `Home::start`
+//! again, asking its harness for one "test" only, which finds in the environment what it is to
+//! become.
+#![allow(unsafe_code)] // one block: see `start`
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -19,19 +19,63 @@ use nix::unistd::Pid;
 use protocol::supervisor::{End, Event, Launch, Request, Table};
 use protocol::{BootMs, DurationMs, Token};
 
-const DIRECTORY: &str = "MATINS_TEST_SUPERVISOR_DIRECTORY";
+/// Names the supervisor's directory to a process that is to be a supervisor.
+const SUPERVISOR: &str = "MATINS_TEST_SUPERVISOR";
+/// Names the home and the coordinator's address to a process that is to be an agent.
+const AGENT: &str = "MATINS_TEST_AGENT";
+const COORDINATOR: &str = "MATINS_TEST_COORDINATOR";
 
 /// Every wait on a condition ends in failure after this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) fn supervisor_process_of_this_binary() {
-    let Ok(directory) = std::env::var(DIRECTORY) else {
-        return;
-    };
-    let options = agent::supervisor::Options {
-        directory: directory.into(),
-    };
-    agent::supervisor::run(options).unwrap();
+pub(crate) fn become_what_was_asked_for() {
+    if let Ok(directory) = std::env::var(SUPERVISOR) {
+        let directory = directory.into();
+        agent::supervisor::run(agent::supervisor::Options { directory }).unwrap();
+    } else if let Ok(home) = std::env::var(AGENT) {
+        let home = PathBuf::from(home);
+        let options = agent::Options {
+            identity_directory: home.join("identity"),
+            coordinator: std::env::var(COORDINATOR).unwrap(),
+            supervisor_directory: home.join("supervisor"),
+            data_directory: home.clone(),
+            slots: 4,
+        };
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(agent::run(options))
+            .unwrap();
+    }
+}
+
+/// Starts this binary again as something else.
+fn start(role: &str, home: &Path, coordinator: &str) -> Running {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "process_of_this_binary"])
+        .env(role, home)
+        .env(COORDINATOR, coordinator)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if role == SUPERVISOR {
+        // The harness runs the supervisor on a thread of its own, and its main thread must not
+        // take the signals: they are blocked before it begins.
+        // SAFETY: blocking signals is async-signal-safe and allocates nothing.
+        unsafe {
+            command.pre_exec(|| {
+                let mut mask = SigSet::empty();
+                for signal in [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGINT] {
+                    mask.add(signal);
+                }
+                Ok(mask.thread_block()?)
+            });
+        }
+    }
+    Running {
+        child: Some(command.spawn().unwrap()),
+    }
 }
 
 /// A directory for one supervisor and the output of its attempts.
@@ -48,32 +92,20 @@ impl Home {
 
     /// The supervisor's own directory, by its true name.
     pub(crate) fn directory(&self) -> PathBuf {
-        fs::canonicalize(self.directory.path().join("supervisor")).unwrap()
+        fs::canonicalize(self.path().join("supervisor")).unwrap()
     }
 
-    pub(crate) fn start(&self) -> Supervisor {
-        let directory = self.directory.path().join("supervisor");
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "supervisor_process"])
-            .env(DIRECTORY, directory)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        // The harness runs the supervisor on a thread of its own, and its main thread must not
-        // take the signals: they are blocked before it begins.
-        // SAFETY: blocking signals is async-signal-safe and allocates nothing.
-        unsafe {
-            command.pre_exec(|| {
-                let mut mask = SigSet::empty();
-                for signal in [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGINT] {
-                    mask.add(signal);
-                }
-                Ok(mask.thread_block()?)
-            });
-        }
-        Supervisor {
-            child: Some(command.spawn().unwrap()),
-        }
+    /// Where everything of this home is.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        start(SUPERVISOR, &self.path().join("supervisor"), "")
+    }
+
+    pub(crate) fn start_agent(&self, coordinator: &str) -> Running {
+        start(AGENT, self.path(), coordinator)
     }
 
     /// Connects and says hello, once a supervisor answers.
@@ -89,7 +121,7 @@ impl Home {
     }
 
     pub(crate) fn output(&self, token: i64) -> PathBuf {
-        self.directory.path().join(format!("output/{token}.log"))
+        self.path().join(format!("output/{token}.log"))
     }
 
     pub(crate) fn output_of(&self, token: i64) -> String {
@@ -105,12 +137,12 @@ impl Home {
     }
 }
 
-/// A supervisor process; killed when the test is done with it.
-pub(crate) struct Supervisor {
+/// A process of this binary; stopped when the test is done with it.
+pub(crate) struct Running {
     child: Option<Child>,
 }
 
-impl Supervisor {
+impl Running {
     pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().unwrap();
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
@@ -120,7 +152,7 @@ impl Supervisor {
     pub(crate) fn wait(mut self) -> bool {
         let mut child = self.child.take().unwrap();
         let mut status = None;
-        wait_for("the supervisor to end", || {
+        wait_for("a process to end", || {
             status = child.try_wait().unwrap();
             status.is_some()
         });
@@ -128,7 +160,7 @@ impl Supervisor {
     }
 }
 
-impl Drop for Supervisor {
+impl Drop for Running {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;

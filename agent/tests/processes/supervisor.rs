@@ -1,24 +1,11 @@
-//! The supervisor with real processes: what it starts, how it kills, what it leaves behind.
-
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod harness;
+//! The supervisor: what it starts, how it kills, what it leaves behind.
 
 use std::fs;
 
-use harness::{
-    Agent, Home, is_alive, launch, launch_shell, now_ms, supervisor_process_of_this_binary,
-    wait_for,
-};
+use crate::harness::{Agent, Home, is_alive, launch, launch_shell, now_ms, wait_for};
 use protocol::attempt::Exit;
 use protocol::supervisor::{KillCause, Request};
 use protocol::{BootMs, DurationMs, Token};
-
-/// Not a test: the body of the supervisor processes that the tests start (see [`harness`]).
-#[test]
-fn supervisor_process() {
-    supervisor_process_of_this_binary();
-}
 
 #[test]
 fn exits_signals_and_spawn_errors_are_told() {

@@ -1,0 +1,420 @@
+//! `matins agent`: the shell around [`agent_core::Agent`].
+//!
+//! One task owns the core and is the only one that speaks to it. Everything that can wait (the
+//! network, the supervisor's socket, the disk) waits in a task of its own and sends what it got
+//! as an [`Input`]; what the core decides goes out through queues that never block. So a slow
+//! disk or a stalled network cannot keep a deadline from being looked at.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_core::Agent;
+use agent_core::agent::{Action, Config, ConnectionId};
+use protocol::message::{AgentMessage, CoordinatorMessage, Incarnation, SLOTS_MAX};
+use protocol::supervisor::{Event, Request, Table};
+use protocol::{Rules, SessionId, Token};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
+
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::output::Tails;
+use crate::{coordinator_link, supervisor, supervisor_link};
+
+/// Programs without a path are looked for here.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Inputs that may wait for the core; their senders wait beyond it.
+const INPUTS_MAX: usize = 1024;
+
+const SLEEP_LONGEST: Duration = Duration::from_secs(1);
+
+const REDIAL_SHORTEST: Duration = Duration::from_millis(100);
+const REDIAL_LONGEST: Duration = Duration::from_secs(2);
+
+/// How long a stopping agent takes leave of the coordinator.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
+
+/// What an agent is told when it is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Directory of `ca.pem`, `cert.pem` and `key.pem`; the certificate states the agent's name.
+    pub identity_directory: PathBuf,
+    /// `host:port` of the coordinator's listener for agents.
+    pub coordinator: String,
+    /// Directory of the supervisor that runs this agent's attempts.
+    pub supervisor_directory: PathBuf,
+    /// The agent's own directory, made if absent. Nothing in it is precious.
+    pub data_directory: PathBuf,
+    /// Attempts that may live at once, 1 to [`SLOTS_MAX`].
+    pub slots: u32,
+}
+
+/// Why an agent could not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("loading the agent's identity")]
+    Identity(#[from] IdentityError),
+    #[error("using the agent's identity")]
+    Tls(#[from] TlsError),
+    #[error("the certificate in `{directory}` is for a {role}: an agent needs one for an agent")]
+    WrongRole { directory: PathBuf, role: Role },
+    #[error("an agent has 1 to {SLOTS_MAX} slots, not {slots}")]
+    Slots { slots: u32 },
+    #[error("making the directory `{path}`")]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("the path `{path}` is not UTF-8: choose another directory")]
+    PathNotText { path: PathBuf },
+    #[error("asking the kernel for {what}")]
+    Kernel {
+        what: &'static str,
+        source: io::Error,
+    },
+}
+
+/// What the tasks hand to the one that owns the core.
+pub(crate) enum Input {
+    SupervisorUp {
+        table: Table,
+        requests: mpsc::Sender<Request>,
+    },
+    SupervisorDown,
+    Supervisor(Event),
+    Connected {
+        id: ConnectionId,
+        outgoing: mpsc::Sender<AgentMessage>,
+        connection: Connection,
+    },
+    Message {
+        id: ConnectionId,
+        message: CoordinatorMessage,
+    },
+    /// A dial failed, or a connection ended.
+    Disconnected {
+        id: ConnectionId,
+        why: String,
+    },
+    Tail {
+        token: Token,
+        tail: String,
+    },
+}
+
+/// Runs an agent until SIGTERM or SIGINT, and leaves its attempts to the supervisor. Needs a
+/// tokio runtime with its IO and time drivers around it; a current-thread one does.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let mut shell = Shell::start(options)?;
+    shell.run().await
+}
+
+struct Shell {
+    core: Agent,
+    inputs: mpsc::Receiver<Input>,
+    sender: mpsc::Sender<Input>,
+    requests: Option<mpsc::Sender<Request>>,
+    connections: BTreeMap<ConnectionId, Open>,
+    line: Arc<coordinator_link::Line>,
+    redial: Redial,
+    session: Option<SessionId>,
+    tails: Tails,
+}
+
+struct Open {
+    outgoing: mpsc::Sender<AgentMessage>,
+    connection: Connection,
+}
+
+/// When and how to dial again.
+struct Redial {
+    backoff: Backoff,
+    /// The connection being dialled.
+    under_way: Option<ConnectionId>,
+    last_id: u64,
+    /// The core's wish for the next dial.
+    pause: Duration,
+    /// Last failure that was logged; the same one again is not news.
+    told: String,
+}
+
+impl Shell {
+    fn start(options: Options) -> Result<Shell, Error> {
+        let Options {
+            identity_directory,
+            coordinator,
+            supervisor_directory,
+            data_directory,
+            slots,
+        } = options;
+        if !(1..=SLOTS_MAX).contains(&slots) {
+            return Err(Error::Slots { slots });
+        }
+        let identity = Identity::load(&identity_directory)?;
+        let name = identity.name();
+        if name.role != Role::Agent {
+            return Err(Error::WrongRole {
+                directory: identity_directory,
+                role: name.role,
+            });
+        }
+        let dialer = Dialer::new(&identity)?;
+        let output_directory = make_output_directory(data_directory)?;
+        let incarnation = getrandom::u64().map_err(|error| Error::Kernel {
+            what: "a random number",
+            source: io::Error::other(error),
+        })?;
+        tracing::info!(agent = %name.name, slots, coordinator, "the agent starts");
+
+        let (sender, inputs) = mpsc::channel(INPUTS_MAX);
+        let socket = supervisor::socket_path(&supervisor_directory);
+        tokio::spawn(supervisor_link::run(socket, sender.clone()));
+        let config = Config {
+            incarnation: Incarnation(incarnation),
+            slots,
+            output_directory: output_directory.clone(),
+            path: PATH.to_owned(),
+        };
+        Ok(Shell {
+            core: Agent::new(config, Rules::all()),
+            inputs,
+            sender: sender.clone(),
+            requests: None,
+            connections: BTreeMap::new(),
+            line: Arc::new(coordinator_link::Line {
+                dialer,
+                coordinator,
+                output_directory,
+                inputs: sender,
+            }),
+            redial: Redial {
+                backoff: Backoff::new(REDIAL_SHORTEST, REDIAL_LONGEST),
+                under_way: None,
+                last_id: 0,
+                pause: Duration::ZERO,
+                told: String::new(),
+            },
+            session: None,
+            tails: Tails::new(),
+        })
+    }
+
+    async fn run(&mut self) -> Result<(), Error> {
+        let hear = |kind| {
+            signal(kind).map_err(|source| Error::Kernel {
+                what: "its signals",
+                source,
+            })
+        };
+        let mut terminate = hear(SignalKind::terminate())?;
+        let mut interrupt = hear(SignalKind::interrupt())?;
+        // The first dial does not wait.
+        self.dial(Duration::ZERO);
+        loop {
+            let idle = self.idle();
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                () = tokio::time::sleep(idle) => self.core.handle_tick(clock::now()),
+                Some(input) = self.inputs.recv() => self.handle(input),
+            }
+            self.obey();
+            self.note_session();
+            self.redial();
+        }
+        tracing::info!("the agent stops; its attempts stay with the supervisor");
+        for (_, open) in std::mem::take(&mut self.connections) {
+            let farewell = open.connection.shutdown("the agent was told to stop");
+            if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
+                tracing::debug!("the coordinator was not told");
+            }
+        }
+        Ok(())
+    }
+
+    /// How long the core may be left alone. Tokio's clock stands still in a suspend, so no sleep
+    /// is long: what fell due meanwhile is noticed within a moment of waking.
+    fn idle(&self) -> Duration {
+        let Some(at) = self.core.poll_timeout() else {
+            return SLEEP_LONGEST;
+        };
+        let left = (at - clock::now().boot).0;
+        Duration::from_millis(left.try_into().unwrap_or(0)).min(SLEEP_LONGEST)
+    }
+
+    fn handle(&mut self, input: Input) {
+        let now = clock::now();
+        match input {
+            Input::SupervisorUp { table, requests } => {
+                tracing::info!(
+                    supervisor = table.incarnation.0,
+                    swept = table.swept,
+                    attempts = table.attempts.len(),
+                    "the supervisor answers"
+                );
+                self.requests = Some(requests);
+                self.core.handle_supervisor_up(table, now);
+            }
+            Input::SupervisorDown => {
+                self.requests = None;
+                self.core.handle_supervisor_down(now);
+            }
+            Input::Supervisor(event) => self.core.handle_supervisor(event, now),
+            Input::Connected {
+                id,
+                outgoing,
+                connection,
+            } => {
+                self.redial.under_way = None;
+                self.redial.told.clear();
+                let open = Open {
+                    outgoing,
+                    connection,
+                };
+                self.connections.insert(id, open);
+                self.core.handle_connected(id, now);
+            }
+            Input::Message { id, message } => self.core.handle_message(id, message, now),
+            Input::Disconnected { id, why } => {
+                if self.redial.under_way == Some(id) {
+                    self.redial.under_way = None;
+                }
+                let was_open = self.connections.remove(&id).is_some();
+                if was_open || why != self.redial.told {
+                    tracing::warn!(connection = id.0, why, "no connection to the coordinator");
+                }
+                self.redial.told = why;
+                self.core.handle_disconnected(id, now);
+            }
+            Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
+        }
+    }
+
+    /// Carries out what the core has decided, until it wants nothing more.
+    fn obey(&mut self) {
+        while let Some(action) = self.core.poll_action() {
+            match action {
+                Action::Send {
+                    connection,
+                    message,
+                } => self.send(connection, message),
+                Action::Disconnect { connection, reason } => {
+                    tracing::warn!(connection = connection.0, %reason, "closing a connection");
+                    self.redial.pause =
+                        Duration::from_millis(reason.pause().0.try_into().unwrap_or(0));
+                    if let Some(open) = self.connections.remove(&connection) {
+                        open.connection.close(&reason.to_string());
+                    }
+                }
+                Action::Supervise(request) => self.supervise(request),
+                Action::ReadTail { token, output } => {
+                    let (tails, sender) = (self.tails.clone(), self.sender.clone());
+                    tokio::spawn(async move {
+                        let tail = tails.read(output.into()).await;
+                        // Nobody listens any more when the agent is stopping.
+                        let _ = sender.send(Input::Tail { token, tail }).await;
+                    });
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, id: ConnectionId, message: AgentMessage) {
+        match &message {
+            AgentMessage::Attach(attach) => {
+                tracing::info!(attempts = attach.attempts.len(), "attaching");
+            }
+            AgentMessage::Receipt(receipt) => {
+                let (token, end) = (receipt.token, &receipt.end);
+                let outcome = end.outcome.as_str();
+                let reason = end.reason.as_deref();
+                tracing::info!(%token, outcome, reason, "sending a receipt");
+            }
+            _ => {}
+        }
+        let Some(open) = self.connections.get(&id) else {
+            return;
+        };
+        if open.outgoing.try_send(message).is_err() {
+            // Its task is about to say so, or the network has taken nothing for very long.
+            tracing::warn!(connection = id.0, "a connection takes no more messages");
+            open.connection.close("the agent's messages pile up");
+            self.connections.remove(&id);
+            self.core.handle_disconnected(id, clock::now());
+        }
+    }
+
+    fn supervise(&mut self, request: Request) {
+        match &request {
+            Request::Launch(launch) => {
+                tracing::info!(token = %launch.token, program = launch.exec[0], "launching");
+            }
+            Request::Kill { token, cause } => tracing::warn!(%token, ?cause, "killing"),
+            _ => {}
+        }
+        let sent = self.requests.as_ref().map(|r| r.try_send(request).is_ok());
+        if sent != Some(true) {
+            // Giving the queue up makes the link's task close the line and dial again; the table
+            // it comes back with tells what was and what was not read.
+            self.requests = None;
+            self.core.handle_supervisor_down(clock::now());
+        }
+    }
+
+    fn note_session(&mut self) {
+        let session = self.core.session();
+        if session == self.session {
+            return;
+        }
+        self.session = session;
+        if let Some(session) = session {
+            tracing::info!(%session, "attached");
+            self.redial.backoff.reset();
+        }
+    }
+
+    fn redial(&mut self) {
+        if self.core.is_connected() || self.redial.under_way.is_some() {
+            return;
+        }
+        let random = getrandom::u32().unwrap_or_else(|error| {
+            // Then this host's waits are not spread, which is no reason to stay away.
+            tracing::warn!(%error, "no random number for the backoff");
+            u32::MAX
+        });
+        let wait = self.redial.backoff.wait(random);
+        self.dial(wait.max(self.redial.pause));
+    }
+
+    fn dial(&mut self, pause: Duration) {
+        self.redial.pause = Duration::ZERO;
+        self.redial.last_id += 1;
+        let id = ConnectionId(self.redial.last_id);
+        self.redial.under_way = Some(id);
+        tokio::spawn(coordinator_link::run(Arc::clone(&self.line), id, pause));
+    }
+}
+
+/// The output files' directory, as text: it travels in launches and names files in tables.
+fn make_output_directory(data_directory: PathBuf) -> Result<String, Error> {
+    let path = data_directory.join("output");
+    let make = || {
+        DirBuilder::new()
+            .mode(0o750)
+            .recursive(true)
+            .create(&path)?;
+        std::fs::canonicalize(&path)
+    };
+    match make() {
+        Ok(real) => real
+            .into_os_string()
+            .into_string()
+            .map_err(|path| Error::PathNotText { path: path.into() }),
+        Err(source) => Err(Error::Directory { path, source }),
+    }
+}

@@ -1,0 +1,309 @@
+//! The agent between a supervisor and a coordinator that is a test.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use protocol::attempt::{AttemptOutcome, Exit, Trigger, Work};
+use protocol::message::{
+    AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Nonce,
+    Receipt,
+};
+use protocol::{DurationMs, Epoch, ExecutionId, RunId, SessionId, Token, WallMs};
+use tokio::io::AsyncReadExt;
+use transport::ca::{self, Validity};
+use transport::{Connection, ControlReceiver, ControlSender, Identity, Listener, Role};
+
+use crate::harness::{Home, PATIENCE, is_alive, wait_for};
+
+/// An authority, an identity for the agent in its home, and a listener.
+fn listen(home: &Home) -> Listener {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let validity = Validity {
+        now: WallMs(now.as_millis() as i64),
+        lifetime: DurationMs::from_secs(3600),
+    };
+    let authority = home.path().join("ca");
+    ca::create(&authority, &"test".parse().unwrap(), validity).unwrap();
+    let issue = |role, name: &str, out: &Path| {
+        ca::issue(&authority, role, &name.parse().unwrap(), out, validity).unwrap();
+    };
+    issue(Role::Agent, "host-1", &home.path().join("identity"));
+    let control = home.path().join("control");
+    issue(Role::Coordinator, "control-1", &control);
+    let identity = Identity::load(&control).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    Listener::bind(any, &identity, Role::Agent).unwrap()
+}
+
+/// One conversation with the agent, from the coordinator's side.
+struct Conversation {
+    connection: Connection,
+    sender: ControlSender,
+    receiver: ControlReceiver,
+    session: SessionId,
+}
+
+impl Conversation {
+    /// Waits for the agent to connect, and accepts its attach.
+    async fn begin(listener: &Listener, session: i64) -> (Conversation, Attach) {
+        let begin = async {
+            let incoming = listener.accept().await.unwrap();
+            let (peer, connection) = incoming.handshake().await.unwrap();
+            assert_eq!(peer.name.as_str(), "host-1");
+            let (sender, receiver) = connection.accept_control().await.unwrap();
+            (connection, sender, receiver)
+        };
+        let (connection, sender, receiver) = tokio::time::timeout(PATIENCE, begin).await.unwrap();
+        let mut conversation = Conversation {
+            connection,
+            sender,
+            receiver,
+            session: SessionId(session),
+        };
+        let AgentMessage::Attach(attach) = conversation.hears().await else {
+            panic!("an attach comes first");
+        };
+        let nonce = Nonce(session.unsigned_abs());
+        conversation
+            .says(CoordinatorBody::NonceGiven { nonce })
+            .await;
+        let session = conversation.session;
+        let kill = vec![];
+        conversation
+            .says(CoordinatorBody::Attached { session, kill })
+            .await;
+        (conversation, attach)
+    }
+
+    async fn says(&mut self, body: CoordinatorBody) {
+        let epoch = Epoch(1);
+        let message = CoordinatorMessage { epoch, body };
+        self.sender.send(&message).await.unwrap();
+    }
+
+    async fn hears(&mut self) -> AgentMessage {
+        let message = tokio::time::timeout(PATIENCE, self.receiver.receive()).await;
+        message.expect("a message in time").unwrap().unwrap()
+    }
+
+    async fn starts(&mut self, token: i64, script: &str) {
+        self.says(CoordinatorBody::Start {
+            session: self.session,
+            token: Token(token),
+            rests_on: 0,
+            work: Box::new(work(script)),
+        })
+        .await;
+    }
+
+    /// Waits for the word that this attempt runs, skipping beats.
+    async fn hears_started(&mut self, token: i64) {
+        loop {
+            match self.hears().await {
+                AgentMessage::Started(started) => {
+                    assert_eq!(started.token, Token(token));
+                    return;
+                }
+                AgentMessage::Heartbeat(_) => {}
+                other => panic!("not a start: {other:?}"),
+            }
+        }
+    }
+
+    async fn hears_receipt(&mut self) -> Receipt {
+        loop {
+            match self.hears().await {
+                AgentMessage::Receipt(receipt) => return receipt,
+                AgentMessage::Heartbeat(_) => {}
+                other => panic!("not a receipt: {other:?}"),
+            }
+        }
+    }
+
+    async fn output(&self, token: i64) -> Result<String, String> {
+        let (mut sender, mut receiver) = self.connection.open_bulk().await.unwrap();
+        let token = Token(token);
+        sender.send(&BulkRequest::Output { token }).await.unwrap();
+        let answer = tokio::time::timeout(PATIENCE, receiver.receive::<BulkAnswer>()).await;
+        match answer.unwrap().unwrap().unwrap() {
+            BulkAnswer::NotFound { reason } => Err(reason),
+            BulkAnswer::Found { bytes } => {
+                let mut output = String::new();
+                receiver.read_to_string(&mut output).await.unwrap();
+                assert_eq!(output.len() as u64, bytes);
+                Ok(output)
+            }
+        }
+    }
+}
+
+fn work(script: &str) -> Work {
+    Work {
+        job: "test/job".parse().unwrap(),
+        run_id: RunId(1),
+        execution_id: ExecutionId(1),
+        fire_time: WallMs(0),
+        nominal: vec![],
+        timezone: "UTC".to_owned(),
+        shard: 0,
+        shards: 1,
+        attempt: 1,
+        trigger: Trigger::Manual,
+        fence: None,
+        exec: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+        timeout: DurationMs::from_secs(600),
+        takeover: DurationMs::from_secs(60),
+    }
+}
+
+#[tokio::test]
+async fn a_start_becomes_a_process_a_receipt_and_an_output() {
+    let home = Home::new();
+    let listener = listen(&home);
+    let _supervisor = home.start();
+    let agent = home.start_agent(&listener.local_addr().to_string());
+    let (mut conversation, attach) = Conversation::begin(&listener, 1).await;
+    assert!(attach.swept && attach.attempts.is_empty());
+    assert_eq!(attach.slots, 4);
+
+    conversation
+        .starts(10, "echo $MATINS_JOB $MATINS_TOKEN $TZ; exit 3")
+        .await;
+    conversation.hears_started(10).await;
+    let receipt = conversation.hears_receipt().await;
+    assert_eq!(receipt.token, Token(10));
+    assert_eq!(receipt.end.outcome, AttemptOutcome::Failed);
+    assert_eq!(receipt.end.exit, Some(Exit::Code(3)));
+    assert_eq!(receipt.end.tail, "test/job 10 UTC\n");
+
+    let long = "x".repeat(300_000);
+    conversation
+        .starts(11, "printf '%300000d' 0 | tr ' 0' xx")
+        .await;
+    conversation.hears_started(11).await;
+    let receipt = conversation.hears_receipt().await;
+    assert_eq!(receipt.end.outcome, AttemptOutcome::Succeeded);
+    assert_eq!(receipt.end.tail, "");
+    assert_eq!(conversation.output(11).await, Ok(long));
+    assert_eq!(
+        conversation.output(10).await.unwrap(),
+        "test/job 10 UTC\n",
+        "held beside the tail"
+    );
+    assert!(conversation.output(12).await.is_err());
+
+    // Unacknowledged, both come again after the next attach; acknowledged, they do not.
+    for acknowledged in [false, true] {
+        conversation.connection.close("the test goes on");
+        let (next, attach) = Conversation::begin(&listener, 2).await;
+        conversation = next;
+        assert_eq!(attach.attempts, [Token(10), Token(11)]);
+        for token in [10, 11].map(Token) {
+            assert_eq!(conversation.hears_receipt().await.token, token);
+            if acknowledged {
+                conversation
+                    .says(CoordinatorBody::ReceiptAck { token })
+                    .await;
+            }
+        }
+    }
+    // Orders keep their order, so what was to be forgotten is when the next attempt has run.
+    conversation.starts(12, "exit 0").await;
+    conversation.hears_started(12).await;
+    conversation.hears_receipt().await;
+    agent.signal(Signal::SIGTERM);
+    agent.wait();
+    let (_, table) = home.connect_for_table();
+    let held: Vec<Token> = table.attempts.iter().map(|held| held.token).collect();
+    assert_eq!(held, [Token(12)]);
+}
+
+#[tokio::test]
+async fn a_stopped_agent_leaves_its_attempts_and_the_next_one_finds_them() {
+    for how in [Signal::SIGTERM, Signal::SIGKILL] {
+        let home = Home::new();
+        let listener = listen(&home);
+        let _supervisor = home.start();
+        let coordinator = listener.local_addr().to_string();
+        let first = home.start_agent(&coordinator);
+        let (mut conversation, before) = Conversation::begin(&listener, 1).await;
+        conversation
+            .starts(10, "echo pid=$$; exec sleep 1000")
+            .await;
+        conversation.hears_started(10).await;
+        wait_for("the process", || home.output_of(10).contains("pid="));
+        let pid = home.pid_in_output(10);
+
+        first.signal(how);
+        assert_eq!(first.wait(), how == Signal::SIGTERM);
+        assert!(is_alive(pid), "{how}");
+
+        let _second = home.start_agent(&coordinator);
+        let (mut conversation, after) = Conversation::begin(&listener, 2).await;
+        assert_eq!(after.attempts, [Token(10)]);
+        assert_eq!(after.supervisor_incarnation, before.supervisor_incarnation);
+        assert_ne!(after.agent_incarnation, before.agent_incarnation);
+        conversation.hears_started(10).await;
+        conversation
+            .says(CoordinatorBody::Cancel {
+                session: conversation.session,
+                token: Token(10),
+            })
+            .await;
+        let receipt = conversation.hears_receipt().await;
+        assert_eq!(receipt.end.outcome, AttemptOutcome::Cancelled);
+        assert!(!is_alive(pid));
+    }
+}
+
+#[tokio::test]
+async fn an_agent_attaches_anew_when_its_supervisor_was_replaced() {
+    let home = Home::new();
+    let listener = listen(&home);
+    let supervisor = home.start();
+    let _agent = home.start_agent(&listener.local_addr().to_string());
+    let (mut conversation, before) = Conversation::begin(&listener, 1).await;
+    conversation
+        .starts(10, "setsid sh -c 'echo pid=$$; sleep 1000' & sleep 1000")
+        .await;
+    conversation.hears_started(10).await;
+    wait_for("the process", || home.output_of(10).contains("pid="));
+    let pid = home.pid_in_output(10);
+    supervisor.signal(Signal::SIGKILL);
+    supervisor.wait();
+    let _next = home.start();
+    let (_conversation, after) = Conversation::begin(&listener, 2).await;
+    assert_ne!(after.supervisor_incarnation, before.supervisor_incarnation);
+    assert!(after.swept && after.attempts.is_empty());
+    assert!(!is_alive(pid), "said to be dead while {pid} lives");
+}
+
+#[tokio::test]
+async fn beats_come_and_say_what_runs() {
+    let home = Home::new();
+    let listener = listen(&home);
+    let _supervisor = home.start();
+    let _agent = home.start_agent(&listener.local_addr().to_string());
+    let (mut conversation, _) = Conversation::begin(&listener, 1).await;
+    conversation.starts(10, "exec sleep 1000").await;
+    conversation.hears_started(10).await;
+    let AgentMessage::Heartbeat(beat) = conversation.hears().await else {
+        panic!("a beat comes next");
+    };
+    assert_eq!((beat.session, beat.beat), (SessionId(1), 1));
+    assert_eq!(beat.attempts, [Token(10)]);
+    // An ack that leaves the attempt out is the order to kill it.
+    conversation
+        .says(CoordinatorBody::HeartbeatAck {
+            session: SessionId(1),
+            beat: 1,
+            live: vec![],
+        })
+        .await;
+    let receipt = tokio::time::timeout(Duration::from_secs(30), conversation.hears_receipt());
+    assert_eq!(receipt.await.unwrap().end.outcome, AttemptOutcome::Lost);
+}
