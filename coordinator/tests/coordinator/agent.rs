@@ -1,0 +1,264 @@
+//! An agent that does what a test tells it, in a thread of its own.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Work};
+use protocol::message::{
+    AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Heartbeat,
+    Incarnation, PROTOCOL_VERSION, Receipt, Started,
+};
+use protocol::{DurationMs, SessionId, Token, WallMs};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use transport::{Connection, Dialer, Role};
+
+use crate::house::{Coordinator, House, PATIENCE, run};
+
+pub(crate) struct FakeAgent {
+    say: tokio::sync::mpsc::UnboundedSender<Say>,
+    heard: mpsc::Receiver<Heard>,
+    pub(crate) session: SessionId,
+    outputs: Outputs,
+    _thread: JoinHandle<()>,
+}
+
+type Outputs = Arc<Mutex<BTreeMap<Token, Vec<u8>>>>;
+
+enum Say {
+    Json(Value),
+    /// Read no more of what the coordinator sends.
+    Deafen,
+}
+
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Message(Box<CoordinatorMessage>),
+    /// The connection is over.
+    Closed(String),
+}
+
+pub(crate) fn attach_message(slots: u32, attempts: Vec<Token>) -> Attach {
+    Attach {
+        protocol_version: PROTOCOL_VERSION,
+        boot_id: "boot-1".to_owned(),
+        agent_incarnation: Incarnation(1),
+        supervisor_incarnation: Incarnation(2),
+        swept: true,
+        slots,
+        wall: WallMs(0),
+        attempts,
+    }
+}
+
+impl FakeAgent {
+    /// Connects and attaches.
+    pub(crate) fn attach(
+        house: &House,
+        coordinator: &Coordinator,
+        name: &str,
+        slots: u32,
+    ) -> FakeAgent {
+        let mut agent = FakeAgent::connect(house, coordinator, name);
+        agent.say(AgentMessage::Attach(attach_message(slots, Vec::new())));
+        agent.session = agent.hear("to be attached", |body| match body {
+            CoordinatorBody::Attached { session, kill } => {
+                assert_eq!(kill, []);
+                Some(session)
+            }
+            _ => None,
+        });
+        agent
+    }
+
+    /// Connects and says nothing.
+    pub(crate) fn connect(house: &House, coordinator: &Coordinator, name: &str) -> FakeAgent {
+        let identity = house.agent_identity(name);
+        let address = coordinator.agents_address;
+        let (say, told) = tokio::sync::mpsc::unbounded_channel();
+        let (tell, heard) = mpsc::channel();
+        let outputs = Outputs::default();
+        let served = Arc::clone(&outputs);
+        let thread = std::thread::spawn(move || {
+            run(async {
+                let dialer = Dialer::new(&identity).unwrap();
+                let (_, connection) = dialer.connect(address, Role::Coordinator).await.unwrap();
+                live(connection, told, tell, served).await;
+            });
+        });
+        FakeAgent {
+            say,
+            heard,
+            session: SessionId(0),
+            outputs,
+            _thread: thread,
+        }
+    }
+
+    pub(crate) fn say(&self, message: AgentMessage) {
+        self.say_json(serde_json::to_value(message).unwrap());
+    }
+
+    pub(crate) fn say_json(&self, message: Value) {
+        let _ = self.say.send(Say::Json(message));
+    }
+
+    pub(crate) fn deafen(&self) {
+        let _ = self.say.send(Say::Deafen);
+    }
+
+    /// What the coordinator can fetch of an attempt.
+    pub(crate) fn has_output(&self, token: Token, output: &[u8]) {
+        self.outputs.lock().unwrap().insert(token, output.to_vec());
+    }
+
+    /// Waits for a message of a kind; others are passed over.
+    pub(crate) fn hear<T>(&self, what: &str, wanted: impl Fn(CoordinatorBody) -> Option<T>) -> T {
+        loop {
+            match self.heard.recv_timeout(PATIENCE) {
+                Ok(Heard::Message(message)) => {
+                    if let Some(found) = wanted(message.body) {
+                        return found;
+                    }
+                }
+                other => panic!("waited for {what}, and heard {other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn hear_start(&self) -> (Token, Work) {
+        self.hear("a start", |body| match body {
+            CoordinatorBody::Start {
+                token,
+                work,
+                session,
+                ..
+            } => {
+                assert_eq!(session, self.session);
+                Some((token, *work))
+            }
+            _ => None,
+        })
+    }
+
+    pub(crate) fn hear_end(&self) -> String {
+        loop {
+            match self.heard.recv_timeout(PATIENCE) {
+                Ok(Heard::Message(_)) => {}
+                Ok(Heard::Closed(reason)) => return reason,
+                Err(error) => panic!("waited for the connection's end: {error}"),
+            }
+        }
+    }
+
+    /// Why the connection is over, if that is what was heard last.
+    pub(crate) fn ended_with(&self) -> Option<String> {
+        match self.heard.try_recv() {
+            Ok(Heard::Closed(reason)) => Some(reason),
+            Ok(Heard::Message(_)) | Err(_) => None,
+        }
+    }
+
+    pub(crate) fn beat(&self, beat: u64, attempts: Vec<Token>) {
+        self.say(AgentMessage::Heartbeat(Heartbeat {
+            session: self.session,
+            beat,
+            wall: WallMs(0),
+            attempts,
+        }));
+    }
+
+    pub(crate) fn started(&self, token: Token) {
+        let at = WallMs(1_800_000_000_000);
+        self.say(AgentMessage::Started(Started { token, at }));
+    }
+
+    /// Reports the end of an attempt and waits until the ledger has it.
+    pub(crate) fn ended(&self, token: Token, outcome: AttemptOutcome, exit: Option<Exit>) {
+        let tail = match outcome {
+            AttemptOutcome::Succeeded => "",
+            _ => "it went wrong",
+        };
+        let end = AttemptEnd {
+            outcome,
+            exit,
+            started_at: Some(WallMs(1_800_000_000_000)),
+            ended_at: WallMs(1_800_000_001_000),
+            cpu: DurationMs(12),
+            memory_bytes_peak: 4096,
+            reason: None,
+            tail: tail.to_owned(),
+        };
+        self.say(AgentMessage::Receipt(Receipt { token, end }));
+        self.hear("the receipt's acknowledgement", |body| {
+            (body == CoordinatorBody::ReceiptAck { token }).then_some(())
+        });
+    }
+
+    pub(crate) fn succeed(&self, token: Token) {
+        self.started(token);
+        self.ended(token, AttemptOutcome::Succeeded, Some(Exit::Code(0)));
+    }
+}
+
+async fn live(
+    connection: Connection,
+    mut told: tokio::sync::mpsc::UnboundedReceiver<Say>,
+    tell: mpsc::Sender<Heard>,
+    outputs: Outputs,
+) {
+    let (mut sender, mut receiver) = connection.open_control().await.unwrap();
+    let bulk = tokio::spawn(serve_outputs(connection.clone(), outputs));
+    let mut deaf = false;
+    loop {
+        tokio::select! {
+            said = told.recv() => match said {
+                Some(Say::Json(message)) => {
+                    // Where the connection is over, its end is heard beside this.
+                    let _ = sender.send(&message).await;
+                }
+                Some(Say::Deafen) => deaf = true,
+                None => break,
+            },
+            received = receiver.receive::<CoordinatorMessage>(), if !deaf => {
+                let heard = if let Ok(Some(message)) = received {
+                    Heard::Message(Box::new(message))
+                } else {
+                    deaf = true;
+                    Heard::Closed(connection.closed().await.to_string())
+                };
+                let _ = tell.send(heard);
+            }
+            reason = connection.closed(), if deaf => {
+                let _ = tell.send(Heard::Closed(reason.to_string()));
+                break;
+            }
+        }
+    }
+    bulk.abort();
+    connection.shutdown("the test's agent goes").await;
+}
+
+async fn serve_outputs(connection: Connection, outputs: Outputs) {
+    while let Ok((mut sender, mut receiver)) = connection.accept_bulk().await {
+        let Ok(Some(BulkRequest::Output { token })) = receiver.receive().await else {
+            continue;
+        };
+        let output = outputs.lock().unwrap().get(&token).cloned();
+        let answer = match &output {
+            Some(output) => BulkAnswer::Found {
+                bytes: output.len() as u64,
+            },
+            None => BulkAnswer::NotFound {
+                reason: "no such file".to_owned(),
+            },
+        };
+        sender.send(&answer).await.unwrap();
+        if let Some(output) = output {
+            sender.write_all(&output).await.unwrap();
+        }
+        sender.finish().await.unwrap();
+    }
+}

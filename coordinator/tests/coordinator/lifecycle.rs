@@ -1,0 +1,219 @@
+//! Starting, stopping, starting again; and the ends that cannot wait.
+
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use coordinator::{CoordinatorError, DataDirError, LEDGER_FAILED, Options};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use protocol::api::{Job, Run, Status};
+
+use crate::agent::FakeAgent;
+use crate::house::{House, YEARLY, manifest, read_api_file, run, wait_for};
+
+/// The house of a coordinator that runs as a process of its own.
+const CHILD_DATA: &str = "MATINS_TEST_CHILD_DATA";
+const CHILD_IDENTITY: &str = "MATINS_TEST_CHILD_IDENTITY";
+
+#[test]
+fn a_restart_keeps_everything() {
+    let house = House::new();
+    let first = house.start();
+    let agent = FakeAgent::attach(&house, &first, "host-1", 8);
+    first.put_job("t/tick", &manifest("t/tick", "@every 1s", ""));
+    first.put_job("t/still", &manifest("t/still", YEARLY, ""));
+    let (token, work) = agent.hear_start();
+    agent.succeed(token);
+    let done = first.wait_for_run("t/tick", "succeeded");
+    assert_eq!(done.run, work.run_id);
+    let (before, epoch) = (
+        first.get::<Vec<Job>>("/api/v1/jobs"),
+        first.get::<Status>("/api/v1/status").epoch,
+    );
+    let secret = first.token.clone();
+    first.stop().unwrap();
+    assert!(
+        !house.data().join("api.json").exists(),
+        "nobody listens there"
+    );
+
+    let second = house.start();
+    assert_eq!(second.token, secret);
+    let status: Status = second.get("/api/v1/status");
+    assert!(status.epoch > epoch, "each reign has an epoch of its own");
+    let after: Vec<Job> = second.get("/api/v1/jobs");
+    let names = |jobs: &[Job]| {
+        jobs.iter()
+            .map(|job| (job.job.clone(), job.id))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&after), names(&before));
+    let runs: Vec<Run> = second.get(&format!("/api/v1/runs?ids={}", done.run));
+    assert_eq!(runs, [done]);
+
+    // And it goes on: the agent attaches anew and is given what has come due.
+    let agent = FakeAgent::attach(&house, &second, "host-1", 8);
+    let (token, next) = agent.hear_start();
+    assert!(next.fire_time > work.fire_time);
+    agent.succeed(token);
+}
+
+#[test]
+fn one_coordinator_at_a_time() {
+    let house = House::new();
+    let first = house.start();
+    let error = run(coordinator::run_until(
+        house.options(),
+        std::future::pending(),
+    ))
+    .unwrap_err();
+    let CoordinatorError::DataDir(DataDirError::InUse { pid, .. }) = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(pid, Some(std::process::id().to_string()));
+    let still: Status = first.get("/api/v1/status");
+    assert_eq!(still.node, "c1");
+    assert!(
+        house.data().join("api.json").exists(),
+        "the first one's address stays"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_start() {
+    let house = House::new();
+    let start = |options: Options| {
+        run(coordinator::run_until(options, std::future::pending()))
+            .unwrap_err()
+            .to_string()
+    };
+    let open = Options {
+        api_addr: "0.0.0.0:0".parse().unwrap(),
+        ..house.options()
+    };
+    let error = start(open);
+    assert!(error.contains("on loopback only"), "{error}");
+    assert!(
+        !house.data().exists(),
+        "it was refused before anything was made"
+    );
+    let nobody = Options {
+        identity_dir: house.data(),
+        ..house.options()
+    };
+    let error = start(nobody);
+    assert!(error.contains("identity"), "{error}");
+}
+
+#[test]
+fn secrets_are_private() {
+    let house = House::new();
+    let _coordinator = house.start();
+    for file in ["api-token", "api.json", "lock"] {
+        let mode = fs::metadata(house.data().join(file))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let mode = fs::metadata(house.data()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[test]
+fn a_signal_ends_it_in_order() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let house = House::new();
+        let mut child = spawn(&house);
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let status = wait_for_end(&mut child);
+        assert_eq!(status.code(), Some(0), "{signal}: {status}");
+        assert!(!house.data().join("api.json").exists());
+    }
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_ends_the_process() {
+    let house = House::new();
+    let mut child = spawn(&house);
+    let (url, token) = read_api_file(&house.data()).unwrap();
+    // Held by somebody else, SQLite's lock of the writer makes the next batch fail.
+    let shm = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(house.data().join("ledger.db-shm"))
+        .unwrap();
+    const WRITER: i64 = 120;
+    let lock = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: WRITER,
+        l_len: 1,
+        l_pid: 0,
+    };
+    wait_for("the lock", || fcntl(&shm, FcntlArg::F_SETLK(&lock)).ok());
+    let http = crate::house::http();
+    let asked = http
+        .put(format!("{url}/api/v1/jobs/t/a"))
+        .header("authorization", format!("Bearer {token}"))
+        .send_json(serde_json::json!({ "manifest": manifest("t/a", YEARLY, ""), "by": "x" }));
+    assert!(
+        asked.is_err(),
+        "the process ended in the middle of the request"
+    );
+    let status = wait_for_end(&mut child);
+    assert_eq!(status.code(), Some(LEDGER_FAILED), "{status}");
+    assert!(shm.as_raw_fd() >= 0, "the lock was held until here");
+
+    drop(shm);
+    let next = house.start();
+    let jobs: Vec<Job> = next.get("/api/v1/jobs");
+    assert_eq!(jobs, [], "what was not answered was not done");
+}
+
+/// Not a test: what [`spawn`] runs in a process of its own.
+#[test]
+#[ignore = "runs a coordinator for the tests above"]
+fn child_coordinator() {
+    let (Ok(data), Ok(identity)) = (std::env::var(CHILD_DATA), std::env::var(CHILD_IDENTITY))
+    else {
+        return;
+    };
+    let options = Options {
+        data_dir: data.into(),
+        identity_dir: identity.into(),
+        agents_addr: "127.0.0.1:0".parse().unwrap(),
+        api_addr: "127.0.0.1:0".parse().unwrap(),
+        node: "child".to_owned(),
+    };
+    run(coordinator::run(options)).unwrap();
+}
+
+fn spawn(house: &House) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "lifecycle::child_coordinator", "--ignored"])
+        .env(CHILD_DATA, house.data())
+        .env(CHILD_IDENTITY, house.options().identity_dir)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let data = house.data();
+    wait_for("the child to be up", || {
+        assert_eq!(child.try_wait().unwrap(), None, "the child did not start");
+        up(&data)
+    });
+    child
+}
+
+fn up(data: &Path) -> Option<()> {
+    read_api_file(data).map(drop)
+}
+
+fn wait_for_end(child: &mut Child) -> ExitStatus {
+    wait_for("the child to end", || child.try_wait().unwrap())
+}

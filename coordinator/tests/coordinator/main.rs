@@ -1,0 +1,11 @@
+//! A coordinator run for real on loopback: HTTP on one side, scripted agents over QUIC on the other.
+
+// Helpers of tests fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod agent;
+mod agents;
+mod fires;
+mod house;
+mod lifecycle;
+mod requests;
