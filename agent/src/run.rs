@@ -281,14 +281,15 @@ impl Shell {
             }
             Input::Message { id, message } => self.core.handle_message(id, message, now),
             Input::Disconnected { id, why } => {
-                if self.redial.under_way == Some(id) {
+                let dialled = self.redial.under_way == Some(id);
+                if dialled {
                     self.redial.under_way = None;
                 }
                 let was_open = self.connections.remove(&id).is_some();
-                if was_open || why != self.redial.told {
+                if was_open || dialled && why != self.redial.told {
                     tracing::warn!(connection = id.0, why, "no connection to the coordinator");
+                    self.redial.told = why;
                 }
-                self.redial.told = why;
                 self.core.handle_disconnected(id, now);
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),

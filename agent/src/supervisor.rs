@@ -429,7 +429,7 @@ impl Shell {
             match action {
                 Action::Spawn(launch) => {
                     let token = launch.token;
-                    let directory = self.directory.join(&launch.directory);
+                    let directory = self.work_directory(token);
                     let result = launching::spawn(&launch, &directory, &self.mark);
                     let result = match result {
                         Ok(pid) => {
@@ -457,7 +457,7 @@ impl Shell {
                 }
                 Action::Clear { token } => {
                     self.trees.remove(token);
-                    let directory = self.directory.join(format!("work/{}", token.0));
+                    let directory = self.work_directory(token);
                     if let Err(error) = self.trash.take(&directory) {
                         tracing::warn!(%token, %error, "a working directory cannot be removed");
                     }
@@ -474,6 +474,11 @@ impl Shell {
                 Action::Exit => self.done = true,
             }
         }
+    }
+
+    /// Where an attempt works: made for it, and removed after it.
+    fn work_directory(&self, token: Token) -> PathBuf {
+        self.directory.join(format!("work/{}", token.0))
     }
 
     fn signal(&self, token: Token, signal: supervisor::Signal) {

@@ -40,8 +40,6 @@ pub struct Launch {
     pub exec: Vec<String>,
     /// The whole environment; nothing is inherited.
     pub env: Vec<(String, String)>,
-    /// Working directory, made by the supervisor below its own directory when relative.
-    pub directory: String,
     /// File that standard output and standard error are appended to.
     pub output: String,
     pub deadline: BootMs,

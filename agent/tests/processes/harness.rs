@@ -251,7 +251,6 @@ pub(crate) fn launch(home: &Home, token: i64, exec: &[&str]) -> Request {
         token: Token(token),
         exec: exec.iter().map(|&part| part.to_owned()).collect(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        directory: format!("work/{token}"),
         output: home.output(token).display().to_string(),
         deadline: BootMs(now_ms() + 600_000),
         takeover: DurationMs(60_000),

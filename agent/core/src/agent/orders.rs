@@ -189,7 +189,6 @@ impl Agent {
             token,
             env: environment::environment(&work, token, &self.config.path),
             exec: work.exec,
-            directory: format!("work/{}", token.0),
             output,
             deadline,
             takeover: work.takeover,

@@ -102,7 +102,6 @@ fn launch(token: i64, deadline: i64) -> Launch {
         token: Token(token),
         exec: vec!["/bin/true".to_owned()],
         env: vec![],
-        directory: format!("work/{token}"),
         output: format!("/data/output/{token}.log"),
         deadline: BootMs(deadline),
         takeover: DurationMs(60_000),
