@@ -146,3 +146,41 @@ fn budget(conn: &mut Connection) -> rusqlite::Result<Arc<AtomicU32>> {
     conn.progress_handler(STEPS_A_LOOK, Some(spend))?;
     Ok(looks_left)
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::Rules;
+
+    use super::*;
+    use crate::Store;
+
+    #[test]
+    fn a_query_without_end_is_given_up_and_the_reader_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.db");
+        let _writer = Store::open(&path, Rules::all()).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let endless = reader.answer("counting for ever", |answers| {
+            answers.conn.query_row(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+                 SELECT count(*) FROM n",
+                [],
+                |row| row.get::<_, i64>(0),
+            )
+        });
+        assert!(matches!(endless, Err(ReaderError::TooLong { .. })));
+        assert_eq!(reader.jobs().unwrap(), []);
+    }
+
+    #[test]
+    fn a_reader_cannot_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.db");
+        let _writer = Store::open(&path, Rules::all()).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let written = reader.answer("writing", |answers| {
+            answers.conn.execute("UPDATE meta SET position = 0", [])
+        });
+        assert!(matches!(written, Err(ReaderError::Query { .. })));
+    }
+}

@@ -451,3 +451,50 @@ fn record_views() -> Vec<View> {
         ("reign_view", reign, "reigns"),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Bed, attach};
+
+    #[test]
+    fn every_view_can_be_read_and_shows_a_run_with_what_belongs_to_it() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let (_, session) = bed.attach(attach("h1"));
+        let (run, _) = bed.fire(job, 1);
+        let token = bed.grant(run, 0, session);
+        let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
+        assert_eq!(views.len(), 12);
+        for view in views {
+            bed.view(&format!("SELECT * FROM {view}"));
+        }
+        assert_eq!(
+            bed.view("SELECT run, name, state, newest_token, agent FROM shard_view"),
+            [format!("{run}|team/job|leased|{token}|h1")]
+        );
+    }
+
+    #[test]
+    fn times_are_rfc_3339_before_and_after_1970() {
+        let conn = Connection::open_in_memory().unwrap();
+        for (ms, expected) in [
+            (Some(0), Some("1970-01-01T00:00:00.000Z")),
+            (Some(1_764_381_600_123), Some("2025-11-29T02:00:00.123Z")),
+            (Some(-1), Some("1969-12-31T23:59:59.999Z")),
+            (Some(-1000), Some("1969-12-31T23:59:59.000Z")),
+            (Some(i64::MAX), None),
+            (Some(i64::MIN), None),
+            (None, None),
+        ] {
+            let shown: Option<String> = conn
+                .query_row(
+                    &format!("SELECT {} FROM (SELECT ?1 AS t)", rfc3339("t")),
+                    [ms],
+                    |row| row.get(0),
+                )
+                .unwrap();
+            assert_eq!(shown.as_deref(), expected, "{ms:?}");
+        }
+    }
+}

@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Overwrites a stored manifest, as damage would.
-    #[cfg(feature = "switchable-rules")]
+    #[cfg(any(test, feature = "switchable-rules"))]
     pub fn damage_manifest(
         &mut self,
         job_id: protocol::JobId,
@@ -259,5 +259,150 @@ fn cell(value: ValueRef<'_>) -> String {
         ValueRef::Real(number) => format!("{number:?}"),
         ValueRef::Text(text) => format!("{:?}", String::from_utf8_lossy(text)),
         ValueRef::Blob(bytes) => format!("{bytes:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::WallMs;
+
+    use super::*;
+    use crate::command::{AlertKind, Command, Fire, RaiseAlert};
+    use crate::testing::{Bed, MINUTE, fire};
+    use crate::{Done, Refusal};
+
+    fn alert() -> Proposal {
+        let alert = RaiseAlert {
+            kind: AlertKind::GivenUp,
+            job_id: None,
+            text: String::new(),
+        };
+        Proposal {
+            epoch: None,
+            at: WallMs(0),
+            command: Command::RaiseAlert(alert),
+        }
+    }
+
+    #[test]
+    fn a_ledger_of_another_schema_is_not_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.db");
+        drop(Store::open(&path, Rules::all()).unwrap());
+        drop(Store::open(&path, Rules::all()).unwrap());
+        let conn = Connection::open(&path).unwrap();
+        conn.execute("UPDATE meta SET schema_version = 2", [])
+            .unwrap();
+        drop(conn);
+        assert!(matches!(
+            Store::open(&path, Rules::all()),
+            Err(StoreError::Schema { found: 2, .. })
+        ));
+        assert!(matches!(
+            crate::Reader::open(&path),
+            Err(crate::ReaderError::Schema { found: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn what_is_not_a_ledger_is_not_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("other.db");
+        let conn = Connection::open(&path).unwrap();
+        conn.execute("CREATE TABLE mine (id INTEGER PRIMARY KEY)", [])
+            .unwrap();
+        assert!(matches!(
+            Store::open(&path, Rules::all()),
+            Err(StoreError::Open { .. })
+        ));
+    }
+
+    #[test]
+    fn on_disk_every_commit_is_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("ledger.db"), Rules::all()).unwrap();
+        let full = 2.to_string();
+        assert_eq!(store.query_text("PRAGMA journal_mode"), ["wal"]);
+        assert_eq!(store.query_text("PRAGMA synchronous"), [full]);
+        assert_eq!(store.query_text("PRAGMA foreign_keys"), ["0"]);
+    }
+
+    #[test]
+    fn after_a_failure_of_the_database_nothing_is_applied() {
+        let mut store = Store::open_in_memory(Rules::all()).unwrap();
+        store.propose(&[alert()]).unwrap();
+        let before = store.dump().unwrap();
+        store
+            .conn
+            .execute_batch("ALTER TABLE alerts RENAME TO gone")
+            .unwrap();
+        let batch = [alert(), alert()];
+        assert!(matches!(
+            store.propose(&batch),
+            Err(StoreError::Apply { .. })
+        ));
+        store
+            .conn
+            .execute_batch("ALTER TABLE gone RENAME TO alerts")
+            .unwrap();
+        assert!(matches!(
+            store.propose(&batch),
+            Err(StoreError::AfterFailure)
+        ));
+        assert_eq!(store.dump().unwrap(), before);
+    }
+
+    #[test]
+    fn a_command_that_no_table_takes_is_refused_and_the_batch_goes_on() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        let trap = "CREATE TEMP TRIGGER trap BEFORE INSERT ON executions WHEN new.run_id = 2
+                    BEGIN SELECT raise(ABORT, 'not this one'); END";
+        bed.store.conn.execute_batch(trap).unwrap();
+        let propose = |fire: Fire| Proposal {
+            epoch: None,
+            at: WallMs(0),
+            command: Command::Fire(fire),
+        };
+        let batch = [
+            propose(fire(job, 1, WallMs(0), MINUTE, [1])),
+            propose(fire(job, 1, WallMs(MINUTE), 2 * MINUTE, [2])),
+            alert(),
+        ];
+        let outcomes = bed.store.propose(&batch).unwrap();
+        assert!(matches!(outcomes[0].result, Ok(Done::Fired { .. })));
+        assert!(
+            matches!(&outcomes[1].result, Err(Refusal::Constraint { what }) if what.contains("not this one"))
+        );
+        assert_eq!(outcomes[2].result, Ok(Done::AlertRaised));
+        assert_eq!(
+            bed.view("SELECT count(*), max(fire_time) FROM runs"),
+            ["1|60000"]
+        );
+        assert_eq!(bed.view("SELECT runs, last_applied FROM meta"), ["1|4"]);
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_shown_and_stops_nothing_here() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        bed.store.damage_manifest(job, 1, "{ not json").unwrap();
+        bed.set = bed.store.working_set().unwrap();
+        bed.fire(job, 1);
+        let detail = bed
+            .store
+            .job(&"team/job".parse().unwrap())
+            .unwrap()
+            .unwrap();
+        assert_eq!(detail.manifest, "{ not json");
+        assert!(detail.job.problem.is_some());
+        assert_eq!(detail.runs.len(), 1);
+    }
+
+    #[test]
+    fn an_empty_batch_is_no_transaction() {
+        let mut store = Store::open_in_memory(Rules::all()).unwrap();
+        assert_eq!(store.propose(&[]).unwrap(), []);
+        assert_eq!(store.last_applied().unwrap(), 0);
     }
 }

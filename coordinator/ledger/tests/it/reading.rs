@@ -1,0 +1,307 @@
+//! Readers beside the writer.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ledger::command::{AttachAgent, Finish, Grant, RaiseAlert};
+use ledger::{Command, Done, Reader, ReaderError, RunFilter, RunState, Store};
+use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
+use protocol::message::Incarnation;
+use protocol::{AgentId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs};
+
+use crate::{MINUTE, at, fire, manifest, name, ok, put};
+
+struct OnDisk {
+    store: Store,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+fn on_disk() -> OnDisk {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.db");
+    OnDisk {
+        store: Store::open(&path, Rules::all()).unwrap(),
+        path,
+        _directory: directory,
+    }
+}
+
+fn attach(store: &mut Store) -> (AgentId, SessionId) {
+    let attach = AttachAgent {
+        name: "h1".parse().unwrap(),
+        boot_id: "boot".to_owned(),
+        agent: Incarnation(1),
+        supervisor: Incarnation(2),
+        swept: true,
+        slots: 8,
+        holds: Vec::new(),
+    };
+    match ok(store, at(0, Command::AttachAgent(attach))) {
+        Done::Attached {
+            agent_id, session, ..
+        } => (agent_id, session),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn grant(store: &mut Store, run: i64, shard: u32, session: SessionId) -> Token {
+    let run_id = RunId(run);
+    let grant = Command::Grant(Grant {
+        run_id,
+        shard,
+        session,
+    });
+    match ok(store, at(run, grant)) {
+        Done::Granted { token, .. } => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome: AttemptOutcome) {
+    let end = AttemptEnd {
+        outcome,
+        exit: Some(Exit::Code(3)),
+        started_at: Some(WallMs(1)),
+        ended_at: WallMs(2),
+        cpu: DurationMs(7),
+        memory_bytes_peak: 9,
+        reason: None,
+        tail: "last words".to_owned(),
+    };
+    let finish = Finish {
+        agent_id,
+        token,
+        end,
+    };
+    ok(store, at(0, Command::Finish(finish)));
+}
+
+fn ids(filter: &RunFilter, reader: &Reader) -> Vec<i64> {
+    let runs = reader.runs(filter).unwrap();
+    runs.iter().map(|run| run.run.0).collect()
+}
+
+#[test]
+fn a_reader_sees_whole_commands_while_the_writer_writes() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    ok(&mut store, put(manifest("t/a", 2, "queue", true)));
+    let reader = Reader::open(&path).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut minute = 1;
+            while !stop.load(Ordering::Relaxed) {
+                let batch: Vec<_> = (minute..minute + 3).map(|m| fire(JobId(1), m)).collect();
+                store.propose(&batch).unwrap();
+                minute += 3;
+            }
+        });
+        let mut seen = 0;
+        let mut grown = 0;
+        while grown < 20 {
+            let detail = reader.job(&name("t/a")).unwrap().unwrap();
+            let newest = detail.runs.first().map_or(0, |run| run.fire_time.0);
+            assert_eq!(detail.job.fired_through.0, newest);
+            assert_eq!(newest / MINUTE % 3, 0, "half a batch was seen");
+            assert!(newest >= seen);
+            grown += usize::from(newest > seen);
+            seen = newest;
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn runs_are_listed_by_page_and_filter() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    ok(&mut store, put(manifest("t/a", 1, "queue", true)));
+    ok(&mut store, put(manifest("t/b", 1, "forbid", true)));
+    for minute in 1..=10 {
+        ok(&mut store, fire(JobId(1), minute));
+        ok(&mut store, fire(JobId(2), minute));
+    }
+    let reader = Reader::open(&path).unwrap();
+    let all = RunFilter {
+        limit: 1000,
+        ..RunFilter::default()
+    };
+    let job = |job: &str| RunFilter {
+        job: Some(name(job)),
+        ..all.clone()
+    };
+    let state = |state| RunFilter {
+        state: Some(state),
+        ..all.clone()
+    };
+    let after = |after, limit| RunFilter {
+        after_id: Some(RunId(after)),
+        limit,
+        ..all.clone()
+    };
+    let some = RunFilter {
+        ids: Some([3, 99, 1].map(RunId).to_vec()),
+        ..all.clone()
+    };
+    let none = RunFilter {
+        ids: Some(Vec::new()),
+        ..all.clone()
+    };
+    let both = RunFilter {
+        state: Some(RunState::Skipped),
+        limit: 2,
+        ..job("t/b")
+    };
+    let newest_first: Vec<i64> = (1..=20).rev().collect();
+    for (filter, expected) in [
+        (all.clone(), newest_first.clone()),
+        (
+            RunFilter {
+                limit: 3,
+                ..all.clone()
+            },
+            vec![20, 19, 18],
+        ),
+        (
+            RunFilter {
+                limit: 0,
+                ..all.clone()
+            },
+            vec![],
+        ),
+        (after(0, 3), vec![1, 2, 3]),
+        (after(3, 3), vec![4, 5, 6]),
+        (after(18, 3), vec![19, 20]),
+        (after(20, 3), vec![]),
+        (job("t/a"), (1..=19).rev().step_by(2).collect()),
+        (job("t/none"), vec![]),
+        (state(RunState::Ready), vec![2, 1]),
+        (
+            state(RunState::Waiting),
+            (3..=19).rev().step_by(2).collect(),
+        ),
+        (state(RunState::Succeeded), vec![]),
+        (some, vec![3, 1]),
+        (none, vec![]),
+        (both, vec![20, 18]),
+    ] {
+        assert_eq!(ids(&filter, &reader), expected, "{filter:?}");
+    }
+    let mut paged = Vec::new();
+    while let Some(last) = paged.last().copied().or(Some(0)) {
+        let page = ids(&after(last, 7), &reader);
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    paged.reverse();
+    assert_eq!(paged, newest_first);
+}
+
+#[test]
+fn a_run_is_told_with_everything_that_happened_to_it() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    ok(&mut store, put(manifest("t/a", 2, "forbid", true)));
+    let (agent_id, session) = attach(&mut store);
+    ok(&mut store, fire(JobId(1), 1));
+    let failed = grant(&mut store, 1, 0, session);
+    finish(&mut store, agent_id, failed, AttemptOutcome::Failed);
+    let live = grant(&mut store, 1, 0, session);
+
+    let reader = Reader::open(&path).unwrap();
+    let detail = reader.run(RunId(1)).unwrap().unwrap();
+    assert_eq!(Some(detail.clone()), store.run(RunId(1)).unwrap());
+    assert_eq!((detail.run.pending, detail.run.leased), (1, 1));
+    assert_eq!(detail.run.state, "running");
+    assert_eq!(detail.executions.len(), 1);
+    let attempts = &detail.shard_list[0].attempts;
+    let told: Vec<_> = attempts
+        .iter()
+        .map(|a| (a.token, a.attempt, a.outcome))
+        .collect();
+    assert_eq!(
+        told,
+        [(failed, 1, Some(AttemptOutcome::Failed)), (live, 2, None)]
+    );
+    assert_eq!(attempts[0].exit, Some(Exit::Code(3)));
+    assert_eq!(attempts[0].tail.as_deref(), Some("last words"));
+    assert_eq!(attempts[0].agent, "h1".parse().unwrap());
+    assert!(detail.shard_list[1].attempts.is_empty());
+
+    assert_eq!(reader.run(RunId(2)).unwrap(), None);
+    let found = |minute| {
+        reader
+            .find_run(&name("t/a"), WallMs(minute * MINUTE))
+            .unwrap()
+    };
+    assert_eq!((found(1), found(2)), (Some(RunId(1)), None));
+    let agents = reader.agents().unwrap();
+    assert_eq!((agents[0].leased, agents[0].slots), (1, 8));
+    assert_eq!(agents[0].state, "ready");
+}
+
+#[test]
+fn a_job_is_told_with_its_manifest_and_its_newest_run() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    ok(&mut store, put(manifest("t/a", 1, "forbid", true)));
+    ok(&mut store, put(manifest("t/b", 1, "forbid", true)));
+    ok(&mut store, fire(JobId(1), 1));
+
+    let reader = Reader::open(&path).unwrap();
+    let jobs = reader.jobs().unwrap();
+    assert_eq!(jobs.len(), 2);
+    assert_eq!(jobs[0].schedule, "* * * * *");
+    assert_eq!(jobs[0].owner, "ada");
+    assert_eq!(jobs[0].problem, None);
+    assert_eq!(jobs[0].last_run.as_ref().unwrap().run, RunId(1));
+    let detail = reader.job(&name("t/a")).unwrap().unwrap();
+    assert_eq!(detail.manifest["name"], "t/a");
+    assert_eq!(reader.job(&name("t/none")).unwrap(), None);
+}
+
+#[test]
+fn alerts_come_newest_first() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    for text in ["one", "two", "three"] {
+        let alert = RaiseAlert {
+            kind: ledger::command::AlertKind::FlappingLeader,
+            job_id: None,
+            text: text.to_owned(),
+        };
+        ok(&mut store, at(0, Command::RaiseAlert(alert)));
+    }
+    let reader = Reader::open(&path).unwrap();
+    let alerts = reader.alerts(2).unwrap();
+    let texts: Vec<_> = alerts.iter().map(|alert| alert.text.as_str()).collect();
+    assert_eq!(texts, ["three", "two"]);
+    assert_eq!(alerts[0].kind, "flapping_leader");
+}
+
+#[test]
+fn there_is_nothing_to_read_before_the_writer_has_created_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.db");
+    assert!(matches!(Reader::open(&path), Err(ReaderError::Open { .. })));
+    assert!(!path.exists());
+}
