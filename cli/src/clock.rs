@@ -1,0 +1,103 @@
+//! The wall clock as this program reads and shows it.
+
+use std::env;
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use protocol::{DurationMs, WallMs};
+
+pub(crate) fn now() -> WallMs {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    WallMs(since_epoch.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// The zone of this machine's clocks on the wall: TZ, else /etc/localtime, else UTC.
+pub(crate) fn local_zone() -> Tz {
+    let named = match env::var("TZ") {
+        Ok(tz) => zone_in(tz.trim_start_matches(':')),
+        Err(_) => fs::read_link("/etc/localtime")
+            .ok()
+            .and_then(|link| zone_in(link.to_str()?)),
+    };
+    named.unwrap_or(Tz::UTC)
+}
+
+/// The zone that a name, or a path below a `zoneinfo` directory, stands for.
+fn zone_in(text: &str) -> Option<Tz> {
+    let name = text.split_once("zoneinfo/").map_or(text, |(_, name)| name);
+    name.parse().ok()
+}
+
+/// `02:10:00`, as a clock in that zone shows it.
+pub(crate) fn time_of_day(at: WallMs, zone: Tz) -> String {
+    DateTime::<Utc>::from_timestamp_millis(at.0).map_or_else(
+        || at.to_string(),
+        |t| t.with_timezone(&zone).format("%H:%M:%S").to_string(),
+    )
+}
+
+/// `2026-11-29 10:10:00 +08:00`, or nothing where the zone agrees with UTC.
+pub(crate) fn in_zone_unless_utc(at: WallMs, zone: Tz) -> Option<String> {
+    let local = DateTime::<Utc>::from_timestamp_millis(at.0)?.with_timezone(&zone);
+    let text = local.format("%Y-%m-%d %H:%M:%S %:z").to_string();
+    (!text.ends_with("+00:00")).then_some(text)
+}
+
+/// A length of time as precise as a person wants it: `12ms`, `1.2s`, `47s`, `4m12s`, `3h05m`, `2d4h`.
+pub(crate) fn rough(length: DurationMs) -> String {
+    let ms = length.0;
+    match ms {
+        i64::MIN..0 => format!("-{}", rough(DurationMs(ms.saturating_neg()))),
+        0..1000 => format!("{ms}ms"),
+        1000..10_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        10_000..60_000 => format!("{}s", ms / 1000),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms / 1000 % 60),
+        3_600_000..86_400_000 => format!("{}h{:02}m", ms / 3_600_000, ms / 60_000 % 60),
+        _ => format!("{}d{}h", ms / 86_400_000, ms / 3_600_000 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_as_precise_as_wanted() {
+        for (ms, expected) in [
+            (0, "0ms"),
+            (12, "12ms"),
+            (1_250, "1.2s"),
+            (47_900, "47s"),
+            (252_000, "4m12s"),
+            (11_100_000, "3h05m"),
+            (187_200_000, "2d4h"),
+            (-1_500, "-1.5s"),
+        ] {
+            assert_eq!(rough(DurationMs(ms)), expected);
+        }
+    }
+
+    #[test]
+    fn zones_by_name_and_by_path() {
+        for (text, expected) in [
+            ("Asia/Shanghai", Some(Tz::Asia__Shanghai)),
+            (
+                "/usr/share/zoneinfo/Europe/Berlin",
+                Some(Tz::Europe__Berlin),
+            ),
+            ("../usr/share/zoneinfo/Etc/UTC", Some(Tz::Etc__UTC)),
+            ("CST-8", None),
+        ] {
+            assert_eq!(zone_in(text), expected, "{text}");
+        }
+        let at = WallMs::parse_rfc3339("2026-11-29T02:10:00Z").unwrap();
+        assert_eq!(time_of_day(at, Tz::Asia__Shanghai), "10:10:00");
+        assert_eq!(
+            in_zone_unless_utc(at, Tz::Asia__Shanghai).as_deref(),
+            Some("2026-11-29 10:10:00 +08:00")
+        );
+        assert_eq!(in_zone_unless_utc(at, Tz::Etc__UTC), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! What a person asks of a job or a run. Each is asked in the user's name and with a reason.
+
+use protocol::RunId;
+use protocol::api::{CancelRequest, ConfirmRequest, RerunRequest, RunAnswer, RunRequest};
+
+use crate::args::{Asking, Cancel, Confirm, Rerun, Run, Verdict};
+use crate::client::Client;
+use crate::commands::{asking_user, find_run};
+use crate::failure::Failure;
+use crate::output::{Format, print, print_json};
+use crate::subject::RunRef;
+
+pub(crate) fn run(options: &Run) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let path = format!(
+        "/api/v1/jobs/{}/{}/runs",
+        options.job.namespace(),
+        options.job.name()
+    );
+    let request = RunRequest {
+        fire_time: options.at,
+        by: asking_user(),
+        reason: options.reason.clone(),
+    };
+    tell(&options.asking, &client.post(&path, &request)?)
+}
+
+pub(crate) fn rerun(options: &Rerun) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let run = id_of(&client, &options.run)?;
+    let request = RerunRequest {
+        shard: options.shard,
+        by: asking_user(),
+        reason: options.reason.clone(),
+    };
+    let path = format!("/api/v1/runs/{run}/rerun");
+    tell(&options.asking, &client.post(&path, &request)?)
+}
+
+pub(crate) fn cancel(options: &Cancel) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let run = id_of(&client, &options.run)?;
+    let request = CancelRequest {
+        by: asking_user(),
+        reason: options.reason.clone(),
+    };
+    let path = format!("/api/v1/runs/{run}/cancel");
+    tell(&options.asking, &client.post(&path, &request)?)
+}
+
+pub(crate) fn confirm(options: &Confirm) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let run = id_of(&client, &options.run)?;
+    let verdict = match options.verdict {
+        Verdict::Succeeded => "succeeded",
+        Verdict::Retry => "retry",
+        Verdict::Failed => "failed",
+    };
+    let request = ConfirmRequest {
+        shard: options.shard,
+        verdict: verdict.to_owned(),
+        by: asking_user(),
+        reason: options.reason.clone(),
+    };
+    let path = format!("/api/v1/runs/{run}/confirm");
+    tell(&options.asking, &client.post(&path, &request)?)
+}
+
+fn id_of(client: &Client, run: &RunRef) -> Result<RunId, Failure> {
+    match run {
+        RunRef::Id(id) => Ok(*id),
+        RunRef::Fire { .. } => Ok(find_run(client, run)?.run.run),
+    }
+}
+
+fn tell(asking: &Asking, answer: &RunAnswer) -> Result<(), Failure> {
+    match asking.output {
+        Format::Json => print_json(answer),
+        Format::Table => print(&format!("{} {}\n", answer.run, answer.state)),
+    }
+}

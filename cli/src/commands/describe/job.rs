@@ -1,0 +1,157 @@
+use protocol::WallMs;
+use protocol::api::JobDetail;
+use serde_json::Value;
+
+use super::Facts;
+use crate::clock::{in_zone_unless_utc, rough};
+use crate::commands::{shards_done, took};
+use crate::text::Table;
+
+/// A job for people.
+pub(super) fn show(detail: &JobDetail, now: WallMs) -> String {
+    let job = &detail.job;
+    let mut facts = Facts::under(&format!(
+        "{}  ({}, version {})",
+        job.job, job.id, job.version
+    ));
+    facts.add_some("problem", job.problem.as_deref());
+    facts.add("purpose", &job.purpose);
+    facts.add("owner", &job.owner);
+    facts.add(
+        "schedule",
+        &format!("{}  in {}", job.schedule, job.timezone),
+    );
+    facts.add("next fire", &next_fire(detail, now));
+    facts.add(
+        "settled",
+        &format!("every fire time up to {}", job.fired_through),
+    );
+    for (label, text) in policies(&detail.manifest) {
+        facts.add(label, &text);
+    }
+    let mut text = facts.text;
+    if !detail.runs.is_empty() {
+        let mut runs = Table::new(&["RUN", "FIRE TIME", "STATE", "DONE", "TOOK", "~WHY"]);
+        for run in &detail.runs {
+            runs.row(vec![
+                run.run.to_string(),
+                run.fire_time.to_rfc3339(),
+                run.state.clone(),
+                shards_done(run),
+                took(run),
+                run.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&runs.render());
+    }
+    if !detail.gaps.is_empty() {
+        let mut gaps = Table::new(&["GAP AFTER", "THROUGH", "COUNT", "~WHY"]);
+        for gap in &detail.gaps {
+            gaps.row(vec![
+                gap.from.to_rfc3339(),
+                gap.through.to_rfc3339(),
+                gap.count.to_string(),
+                gap.reason.clone(),
+            ]);
+        }
+        text.push('\n');
+        text.push_str(&gaps.render());
+    }
+    text
+}
+
+fn next_fire(detail: &JobDetail, now: WallMs) -> String {
+    let Some(next) = detail.job.next_fire else {
+        return "unknown".to_owned();
+    };
+    let until = if next > now {
+        format!(", in {}", rough(next - now))
+    } else {
+        String::new()
+    };
+    let zone = detail.job.timezone.parse().ok();
+    let local = zone
+        .and_then(|zone| in_zone_unless_utc(next, zone))
+        .map_or_else(String::new, |local| format!(" ({local})"));
+    format!("{next}{until}{local}")
+}
+
+/// What the manifest says beside the schedule, in its own words.
+fn policies(manifest: &Value) -> Vec<(&'static str, String)> {
+    let text = |pointer: &str| manifest.pointer(pointer).map(plain);
+    let mut lines = Vec::new();
+    let mut add = |label, text: Option<String>| lines.extend(text.map(|text| (label, text)));
+    let how = text("/repeatable/how");
+    add(
+        "repeatable",
+        text("/repeatable/safe").map(|safe| match (safe.as_str(), how) {
+            ("true", how) => format!("yes: {}", how.unwrap_or_default()),
+            (_, Some(how)) => format!("no: {how}"),
+            (_, None) => "no".to_owned(),
+        }),
+    );
+    add(
+        "misfire",
+        text("/misfire/policy").map(|policy| {
+            let within = text("/misfire/within").map_or_else(String::new, |w| format!(" {w}"));
+            let after = text("/misfire/after").unwrap_or_default();
+            format!("{policy}{within}, where later than {after}")
+        }),
+    );
+    add("overlap", text("/overlap"));
+    add(
+        "duration",
+        text("/expected_duration").map(|expected| {
+            let timeout = text("/timeout").unwrap_or_default();
+            format!("{expected} expected; an attempt is ended after {timeout}")
+        }),
+    );
+    add(
+        "start by",
+        text("/start_deadline").map(|d| format!("{d} after it is due")),
+    );
+    add("shards", text("/shards"));
+    add(
+        "retries",
+        text("/retry/at_most").map(|at_most| {
+            let backoff = text("/retry/backoff").unwrap_or_default();
+            format!("{at_most} per shard, after {backoff}")
+        }),
+    );
+    add(
+        "takeover",
+        text("/takeover_after").map(|t| format!("{t} after a host fell silent")),
+    );
+    add("command", manifest.pointer("/run/exec").map(command));
+    lines
+}
+
+/// An argument list with its quotes: where one argument ends is not to be guessed.
+fn command(exec: &Value) -> String {
+    let arguments = exec.as_array().into_iter().flatten();
+    let quoted: Vec<String> = arguments.map(ToString::to_string).collect();
+    quoted.join(" ")
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_told_in_its_own_words_at_80_columns() {
+        let detail: JobDetail = serde_json::from_str(include_str!("sample_job.json")).unwrap();
+        let now = WallMs::parse_rfc3339("2026-11-29T15:25:48Z").unwrap();
+        let text = show(&detail, now);
+        assert_eq!(text, include_str!("sample_job.txt"));
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+}

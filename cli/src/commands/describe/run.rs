@@ -1,0 +1,279 @@
+use std::fmt::Write;
+
+use protocol::api::{Attempt, RunDetail, Shard};
+use protocol::attempt::{AttemptOutcome, Exit};
+use protocol::{DurationMs, WallMs};
+
+use super::Facts;
+use crate::clock::rough;
+use crate::commands::shards_done;
+use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
+
+/// Up to so many rows every attempt is listed; beyond, only those of shards that need a look.
+const ROWS_MAX: usize = 60;
+
+/// Reasons that are shown.
+const REASONS_MAX: usize = 20;
+
+/// Tails of output that are shown; more would hide the rest.
+const TAILS_MAX: usize = 4;
+
+/// A run for people.
+pub(super) fn show(detail: &RunDetail, now: WallMs) -> String {
+    let mut text = facts(detail, now);
+    text.push('\n');
+    text.push_str(&executions(detail));
+    text.push('\n');
+    text.push_str(&shards(detail, now));
+    reasons(detail, &mut text);
+    tails(detail, &mut text);
+    text
+}
+
+fn facts(detail: &RunDetail, now: WallMs) -> String {
+    let run = &detail.run;
+    let mut facts = Facts::under(&format!("{}  {}@{}", run.run, run.job, run.fire_time));
+    let state = format!("{}, {} shards succeeded", run.state, shards_done(run));
+    facts.add("state", &state);
+    facts.add_some("reason", run.reason.as_deref());
+    if run.namespace != "scheduled" {
+        facts.add("namespace", &run.namespace);
+    }
+    if !run.nominal.is_empty() {
+        facts.add("local time", &run.nominal.join(", "));
+    }
+    let late = run.admitted_at - run.fire_time;
+    facts.add(
+        "admitted",
+        &if late > DurationMs::ZERO {
+            format!("{}, {} after its fire time", run.admitted_at, rough(late))
+        } else {
+            run.admitted_at.to_rfc3339()
+        },
+    );
+    let since = |t: WallMs| rough(t - run.admitted_at);
+    match run.ended_at {
+        Some(end) => facts.add("ended", &format!("{end}, after {}", since(end))),
+        None => facts.add("ended", &format!("not yet, {} so far", since(now))),
+    }
+    facts.add("version", &run.version.to_string());
+    if run.state == "needs_confirmation" {
+        facts.add(
+            "now",
+            &format!(
+                "find out what the shards below did, then\nmatins confirm {} --as \
+                 succeeded|retry|failed --reason TEXT",
+                run.run
+            ),
+        );
+    }
+    facts.text
+}
+
+fn executions(detail: &RunDetail) -> String {
+    let mut table = Table::new(&["EXECUTION", "TRIGGER", "ADMITTED", "BY", "~REASON"]);
+    for execution in &detail.executions {
+        table.row(vec![
+            format!("{} ({})", execution.execution, execution.id),
+            execution.trigger.as_str().to_owned(),
+            execution.admitted_at.to_rfc3339(),
+            execution.by.clone().unwrap_or_default(),
+            execution.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table.render()
+}
+
+/// A row for every attempt, and one for every shard that had none.
+fn shards(detail: &RunDetail, now: WallMs) -> String {
+    let rows: usize = detail
+        .shard_list
+        .iter()
+        .map(|s| s.attempts.len().max(1))
+        .sum();
+    let all = rows <= ROWS_MAX;
+    let mut table = Table::new(&[
+        "SHARD", "STATE", "TRY", "~TOKEN", "~AGENT", "STARTED", "TOOK", "~OUTCOME",
+    ]);
+    let mut left_out = 0;
+    for shard in &detail.shard_list {
+        if !all && is_plain(shard) {
+            left_out += 1;
+        } else if shard.attempts.is_empty() {
+            table.row(without_attempt(shard));
+        } else {
+            for i in 0..shard.attempts.len() {
+                table.row(attempt_row(shard, i, now, detail.executions.len()));
+            }
+        }
+    }
+    let mut text = if table.is_empty() {
+        String::new()
+    } else {
+        table.render()
+    };
+    if left_out > 0 {
+        let _ = writeln!(
+            text,
+            "and {} that succeeded at the first attempt",
+            count(left_out, "shard")
+        );
+    }
+    text
+}
+
+fn is_plain(shard: &Shard) -> bool {
+    shard.state == "succeeded" && shard.attempts.len() <= 1
+}
+
+fn without_attempt(shard: &Shard) -> Vec<String> {
+    let mut row = vec![String::new(); 8];
+    row[0] = shard.shard.to_string();
+    row[1] = state(shard);
+    row
+}
+
+/// The longest word takes two lines, so that the other columns keep their room.
+fn state(shard: &Shard) -> String {
+    shard
+        .state
+        .replace("needs_confirmation", "needs_\nconfirmation")
+}
+
+/// What is the shard's own stands on the row of its first attempt.
+fn attempt_row(shard: &Shard, i: usize, now: WallMs, executions: usize) -> Vec<String> {
+    let attempt = &shard.attempts[i];
+    let (number, state) = match i {
+        0 => (shard.shard.to_string(), state(shard)),
+        _ => (" ".to_owned(), " ".to_owned()),
+    };
+    let started = attempt.started_at;
+    vec![
+        number,
+        state,
+        match executions {
+            ..=1 => attempt.attempt.to_string(),
+            _ => format!("{}.{}", attempt.execution, attempt.attempt),
+        },
+        attempt.token.to_string(),
+        attempt.agent.to_string(),
+        started.map_or_else(String::new, clock_time),
+        started.map_or_else(String::new, |start| {
+            rough(attempt.ended_at.unwrap_or(now) - start)
+        }),
+        outcome(attempt),
+    ]
+}
+
+/// The time of day in UTC: the date is the run's.
+fn clock_time(at: WallMs) -> String {
+    let text = at.to_rfc3339();
+    match text.split_once('T') {
+        Some((_, time)) => time.chars().take(8).chain(['Z']).collect(),
+        None => text,
+    }
+}
+
+fn outcome(attempt: &Attempt) -> String {
+    let mut text = match attempt.outcome {
+        None if attempt.started_at.is_some() => "running".to_owned(),
+        None => "granted".to_owned(),
+        Some(outcome) => outcome.as_str().to_owned(),
+    };
+    match attempt.exit {
+        Some(Exit::Code(0)) if attempt.outcome == Some(AttemptOutcome::Succeeded) => {}
+        Some(Exit::Code(code)) => {
+            let _ = write!(text, ", status {code}");
+        }
+        Some(Exit::Signal(signal)) => {
+            let _ = write!(text, ", signal {signal}");
+        }
+        None => {}
+    }
+    text
+}
+
+/// Why shards stand as they do and attempts ended as they did, where the words above do not say.
+fn reasons(detail: &RunDetail, text: &mut String) {
+    let mut said = Vec::new();
+    for shard in &detail.shard_list {
+        let number = shard.shard;
+        if let Some(reason) = &shard.reason {
+            said.push(format!("shard {number}: {reason}"));
+        }
+        for attempt in &shard.attempts {
+            let token = attempt.token;
+            if let Some(reason) = &attempt.reason {
+                said.push(format!("shard {number}, {token}: {reason}"));
+            }
+            if let Some(stale) = attempt.stale_outcome {
+                said.push(format!(
+                    "shard {number}, {token}: reported `{}` after a later grant, which counts no \
+                     more",
+                    stale.as_str()
+                ));
+            }
+        }
+    }
+    let left_out = said.len().saturating_sub(REASONS_MAX);
+    said.truncate(REASONS_MAX);
+    if left_out > 0 {
+        said.push(format!("and {left_out} more: see --output json"));
+    }
+    for (i, reason) in said.iter().enumerate() {
+        if i == 0 {
+            text.push('\n');
+        }
+        for (j, line) in wrap(&printable(reason), LINE_WIDTH - 2).iter().enumerate() {
+            let indent = if j == 0 { "" } else { "  " };
+            let _ = writeln!(text, "{indent}{line}");
+        }
+    }
+}
+
+/// The last words of shards that did not succeed.
+fn tails(detail: &RunDetail, text: &mut String) {
+    let said = |attempt: &&Attempt| attempt.tail.as_ref().is_some_and(|t| !t.trim().is_empty());
+    let failed = detail
+        .shard_list
+        .iter()
+        .filter(|shard| shard.state != "succeeded")
+        .filter_map(|shard| Some((shard, shard.attempts.iter().rev().find(said)?)));
+    for (i, (shard, attempt)) in failed.enumerate() {
+        if i == TAILS_MAX {
+            let run = detail.run.run;
+            let _ = write!(text, "\nmore: matins logs {run} --shard K\n");
+            return;
+        }
+        let _ = write!(
+            text,
+            "\nlast output of shard {}, {} on {}:\n",
+            shard.shard, attempt.token, attempt.agent
+        );
+        for line in attempt
+            .tail
+            .as_deref()
+            .unwrap_or_default()
+            .trim_end()
+            .lines()
+        {
+            for part in wrap(&printable(line), LINE_WIDTH - 2) {
+                let _ = writeln!(text, "  {part}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_told_with_its_attempts_and_last_words_at_80_columns() {
+        let detail: RunDetail = serde_json::from_str(include_str!("sample_run.json")).unwrap();
+        let now = WallMs::parse_rfc3339("2026-11-29T02:12:00Z").unwrap();
+        let text = show(&detail, now);
+        assert_eq!(text, include_str!("sample_run.txt"));
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+}

@@ -1,0 +1,104 @@
+//! The parts of Matins that stay: coordinator, agent, supervisor.
+
+use std::io::{self, IsTerminal};
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, gethostname, getppid};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Agent, Child, Coordinator, Supervisor};
+use crate::failure::Failure;
+
+/// Directory of the identity inside a coordinator's data directory.
+const IDENTITY_DIR: &str = "identity";
+
+pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
+    begin(&options.child)?;
+    let what = format!("running a coordinator on {}", options.data.display());
+    let identity_dir = options
+        .identity
+        .unwrap_or_else(|| options.data.join(IDENTITY_DIR));
+    let options = coordinator::Options {
+        identity_dir,
+        agents_addr: options.agents_listen,
+        api_addr: options.api_listen,
+        node: options.node.unwrap_or_else(host_name),
+        data_dir: options.data,
+    };
+    block_on(&what, coordinator::run(options))
+}
+
+pub(crate) fn agent(options: Agent) -> Result<(), Failure> {
+    begin(&options.child)?;
+    let what = format!("running an agent on {}", options.data.display());
+    let options = agent::Options {
+        identity_directory: options.identity,
+        coordinator: options.coordinator,
+        supervisor_directory: options.supervisor,
+        data_directory: options.data,
+        slots: options.slots,
+    };
+    block_on(&what, agent::run(options))
+}
+
+/// Has one thread and nothing of a runtime, so that it stays as small as the host's life needs.
+pub(crate) fn supervisor(options: Supervisor) -> Result<(), Failure> {
+    begin(&options.child)?;
+    let what = format!("running a supervisor on {}", options.dir.display());
+    let options = agent::supervisor::Options {
+        directory: options.dir,
+    };
+    agent::supervisor::run(options).map_err(|error| Failure::of_error(what, &error, REMEDY))
+}
+
+const REMEDY: &str = "correct that and start it again; what is in its directory stays good";
+
+/// Logs to standard error, and ties this process to the one that started it where that is wanted.
+fn begin(child: &Child) -> Result<(), Failure> {
+    let filter = EnvFilter::try_from_env("MATINS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .init();
+    match child.parent_pid {
+        Some(parent) => live_with(Pid::from_raw(parent)),
+        None => Ok(()),
+    }
+}
+
+/// Asks the kernel for SIGTERM when the parent ends, and ends now if it already has.
+fn live_with(parent: Pid) -> Result<(), Failure> {
+    let what = "starting as a child of `matins dev`";
+    prctl::set_pdeathsig(Signal::SIGTERM)
+        .map_err(|errno| Failure::of_error(what, &errno, "leave --parent-pid to `matins dev`"))?;
+    if getppid() == parent {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        what,
+        format!("process {parent}, which started it, is gone"),
+        "start `matins dev` again",
+    ))
+}
+
+fn block_on<E: std::error::Error>(
+    what: &str,
+    part: impl Future<Output = Result<(), E>>,
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::of_error(what, &error, REMEDY))?;
+    runtime
+        .block_on(part)
+        .map_err(|error| Failure::of_error(what, &error, REMEDY))
+}
+
+fn host_name() -> String {
+    gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .unwrap_or_else(|| "unnamed".to_owned())
+}

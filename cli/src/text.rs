@@ -1,0 +1,220 @@
+//! Lines and tables for people, made for 80 columns.
+//!
+//! Nothing is cut off: what does not fit is broken over several lines of its own column, at a
+//! space, or else after a `/`, `-` or `_`. A name that a person wants to copy is still whole.
+
+/// Columns of a terminal that everybody has.
+pub(crate) const LINE_WIDTH: usize = 80;
+
+/// Space between two columns.
+const GAP: usize = 2;
+
+/// A column that gives way is never made narrower than this.
+const YIELDING_WIDTH_MIN: usize = 10;
+
+/// Rows under a heading. Displays with every column as wide as its widest cell; where that is
+/// more than the line holds, the columns that yield are broken.
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+struct Column {
+    title: &'static str,
+    yields: bool,
+}
+
+impl Table {
+    /// Columns by title; one that begins with `~` yields where the line is too short.
+    pub(crate) fn new(titles: &[&'static str]) -> Table {
+        let columns = titles
+            .iter()
+            .map(|title| Column {
+                title: title.strip_prefix('~').unwrap_or(title),
+                yields: title.starts_with('~'),
+            })
+            .collect();
+        Table {
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Empty cells show as `-`; characters that would move the cursor, as escapes.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.columns.len(), "a cell for every column");
+        self.rows.push(
+            cells
+                .into_iter()
+                .map(|cell| match cell.as_str() {
+                    "" => "-".to_owned(),
+                    cell => printable(cell),
+                })
+                .collect(),
+        );
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let widths = self.plan_widths();
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&titles).chain(&self.rows) {
+            let cells: Vec<Vec<String>> = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, &width)| wrap(cell, width))
+                .collect();
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            for i in 0..height {
+                let mut line = String::new();
+                for (cell, &width) in cells.iter().zip(&widths) {
+                    let part = cell.get(i).map_or("", String::as_str);
+                    line.push_str(part);
+                    line.push_str(&" ".repeat(width + GAP - columns_of(part).min(width)));
+                }
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn plan_widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, column)| {
+                let widest = self.rows.iter().map(|row| columns_of(&row[i])).max();
+                widest.unwrap_or(0).max(columns_of(column.title))
+            })
+            .collect();
+        loop {
+            let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+            if total <= LINE_WIDTH {
+                return widths;
+            }
+            // The widest of those that yield gives one column at a time, so that two long ones
+            // end equal.
+            let widest = (0..widths.len())
+                .filter(|&i| self.columns[i].yields && widths[i] > YIELDING_WIDTH_MIN)
+                .max_by_key(|&i| widths[i]);
+            match widest {
+                Some(i) => widths[i] -= 1,
+                None => return widths,
+            }
+        }
+    }
+}
+
+/// Breaks text into lines of at most `width` columns: at a space, or else after a `/`, `-` or `_`,
+/// or where it must be anywhere. Line breaks in the text stay.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.split('\n') {
+        let mut rest: Vec<char> = paragraph.trim_end().chars().collect();
+        while rest.len() > width {
+            let fits = &rest[..=width];
+            let at_space = fits.iter().rposition(|&c| c == ' ').filter(|&i| i > 0);
+            let is_joint = |c: &char| matches!(c, '/' | '-' | '_');
+            let after_joint = || fits[..width].iter().rposition(is_joint).map(|i| i + 1);
+            let end = at_space.or_else(after_joint).unwrap_or(width);
+            let line: String = rest[..end].iter().collect();
+            lines.push(line.trim_end().to_owned());
+            rest.drain(..end);
+            let blanks = rest.iter().take_while(|&&c| c == ' ').count();
+            rest.drain(..blanks);
+        }
+        lines.push(rest.into_iter().collect());
+    }
+    lines
+}
+
+/// The text with characters that a terminal would obey written as escapes.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() && c != '\n' {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+fn columns_of(text: &str) -> usize {
+    text.split('\n')
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap_or(0)
+}
+
+/// `1 shard`, `3 shards`.
+pub(crate) fn count(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapping_loses_nothing_and_fits() {
+        for (text, width, expected) in [
+            ("", 10, vec![""]),
+            ("short", 10, vec!["short"]),
+            ("two words", 5, vec!["two", "words"]),
+            ("exactly ten", 7, vec!["exactly", "ten"]),
+            ("namespace/job-name", 12, vec!["namespace/", "job-name"]),
+            ("needs_confirmation", 14, vec!["needs_", "confirmation"]),
+            ("abcdefghij", 4, vec!["abcd", "efgh", "ij"]),
+            ("a\nb", 10, vec!["a", "b"]),
+            ("run  it   now", 6, vec!["run", "it", "now"]),
+        ] {
+            assert_eq!(wrap(text, width), expected, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn a_table_fits_80_columns_whole() {
+        let name = "a-namespace-of-some-length/and-the-name-of-a-job-that-is-longer-than-most";
+        let mut table = Table::new(&["RUN", "FIRE TIME", "STATE", "~JOB"]);
+        table.row(vec![
+            "run-1".to_owned(),
+            "2026-11-29T02:10:00Z".to_owned(),
+            "needs_confirmation".to_owned(),
+            name.to_owned(),
+        ]);
+        table.row(vec![
+            "run-2".to_owned(),
+            String::new(),
+            "ready".to_owned(),
+            "a/b\u{1b}[31m".to_owned(),
+        ]);
+        let text = table.render();
+        assert!(
+            text.lines().all(|line| columns_of(line) <= LINE_WIDTH),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
+        let heading = "RUN    FIRE TIME             STATE               JOB\n";
+        assert!(text.starts_with(heading), "{text}");
+        let pieces: String = text
+            .lines()
+            .skip(1)
+            .take_while(|line| !line.starts_with("run-2"))
+            .map(|line| line[heading.len() - 4..].trim())
+            .collect();
+        assert_eq!(pieces, name);
+        assert!(
+            text.contains("run-2  -                     ready"),
+            "{text}"
+        );
+        assert!(text.contains("a/b\\u{1b}[31m"), "{text}");
+    }
+}
