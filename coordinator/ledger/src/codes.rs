@@ -188,6 +188,13 @@ mod tests {
     }
 
     #[test]
+    fn statements_name_these_by_number() {
+        assert_eq!(FIRST_FINAL_RUN_STATE, 4);
+        assert_eq!(RunState::Running.code(), 2);
+        assert_eq!(ShardKind::Leased.code(), 1);
+    }
+
+    #[test]
     fn the_first_final_code_divides_open_from_final() {
         for state in RunState::ALL {
             assert_eq!(state.is_final(), state.code() >= FIRST_FINAL_RUN_STATE);

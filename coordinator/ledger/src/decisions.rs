@@ -279,6 +279,8 @@ fn scheduled<'a>(
 struct GivenUp {
     count: i64,
     stretch: Option<(WallMs, WallMs)>,
+    /// A gap among them does not know its count.
+    at_least: bool,
 }
 
 impl GivenUp {
@@ -286,11 +288,16 @@ impl GivenUp {
         self.count = self.count.saturating_add(gap.count);
         let after = self.stretch.map_or(gap.after, |(after, _)| after);
         self.stretch = Some((after, gap.through));
+        self.at_least |= gap.count == 0;
     }
 
     fn text(&self) -> Option<String> {
         let (after, through) = self.stretch?;
-        let count = self.count;
+        let count = match (self.count, self.at_least) {
+            (0, true) => "an unknown number of".to_owned(),
+            (count, true) => format!("at least {count}"),
+            (count, false) => count.to_string(),
+        };
         Some(format!(
             "{count} instants after {after} through {through} were given up"
         ))

@@ -60,6 +60,9 @@ impl Context<'_> {
 
     /// Another live run of the job.
     pub(crate) fn other_live(&self, job_id: JobId, run_id: RunId) -> Result<Option<RunId>, Stop> {
+        if !self.rules.on(Rule::OverlapJudgedInApply) {
+            return Ok(None);
+        }
         let open = self.open_runs(job_id)?;
         Ok(open
             .into_iter()

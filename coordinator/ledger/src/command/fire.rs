@@ -312,6 +312,26 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_whose_count_nobody_knows_says_so() {
+        let mut bed = Bed::new();
+        let job = bed.job(QUEUE);
+        bed.ok(Fire {
+            decisions: vec![gap(0, 3, 0, GapReason::UnreadableManifest)],
+            ..fire(job, 1, WallMs(0), 3 * MINUTE, [])
+        });
+        assert_eq!(
+            bed.view("SELECT count, reason FROM gap_view"),
+            ["0|the manifest could not be read"]
+        );
+        assert_eq!(
+            bed.view("SELECT text FROM alert_view"),
+            [
+                "an unknown number of instants after 1970-01-01T00:00:00Z through 1970-01-01T00:03:00Z were given up"
+            ]
+        );
+    }
+
+    #[test]
     fn an_instant_that_has_a_run_gets_no_second() {
         let mut bed = Bed::without(Rule::FireComparesAndSwaps);
         let job = bed.job(QUEUE);

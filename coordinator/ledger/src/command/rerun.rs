@@ -400,6 +400,21 @@ mod tests {
     }
 
     #[test]
+    fn the_rerun_goes_on_once_and_not_after_every_cancelled_attempt() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let agent = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        let first = bed.grant(run_id, 0, agent.1);
+        bed.ok(cancel(run_id));
+        bed.ok(whole(run_id));
+        bed.ok(finish(agent.0, first, end(AttemptOutcome::Cancelled)));
+        let second = bed.grant(run_id, 0, agent.1);
+        bed.ok(finish(agent.0, second, end(AttemptOutcome::Cancelled)));
+        assert_eq!(bed.state(run_id), "cancelled");
+    }
+
+    #[test]
     fn a_cancel_after_the_rerun_takes_it_back() {
         let mut bed = Bed::new();
         let job = bed.job("");
