@@ -92,8 +92,14 @@ impl DataDir {
         Ok(dir)
     }
 
-    pub(crate) fn ledger_path(&self) -> PathBuf {
-        self.path.join(LEDGER_FILE)
+    /// The ledger's file, there and private: SQLite gives the files beside it the same mode. An
+    /// empty file is an empty database.
+    pub(crate) fn ledger(&self) -> Result<PathBuf, DataDirError> {
+        let path = self.path.join(LEDGER_FILE);
+        match open_private(&path) {
+            Ok(_) => Ok(path),
+            Err(source) => Err(DataDirError::Write { path, source }),
+        }
     }
 
     /// The API's token, drawn when it is first asked for.
@@ -146,14 +152,7 @@ fn take_lock(directory: &Path) -> Result<Flock<File>, DataDirError> {
         path: path.clone(),
         source,
     };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(write)?;
+    let file = open_private(&path).map_err(write)?;
     let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => lock,
         Err((mut file, Errno::EWOULDBLOCK)) => {
@@ -173,6 +172,17 @@ fn take_lock(directory: &Path) -> Result<Flock<File>, DataDirError> {
         .and_then(|()| writeln!(lock, "{}", std::process::id()))
         .map_err(write)?;
     Ok(lock)
+}
+
+/// Opens a file as it is; one that is made here is private.
+fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 /// Puts a private file in its place, whole or not at all.

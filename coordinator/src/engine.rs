@@ -64,11 +64,17 @@ pub(crate) enum Input {
     },
     Request {
         request: Request,
-        answer: oneshot::Sender<Answer>,
+        waiting: Waiting,
     },
     Question(Question),
     /// Begin nothing new; end when what is in the ledger's hands has come back.
     Stop,
+}
+
+/// Somebody who waits for an answer, and the room they take up until they have it.
+pub(crate) struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    _room: OwnedSemaphorePermit,
 }
 
 /// Hands inputs to the thread. Cheap to clone.
@@ -106,9 +112,14 @@ impl Engine {
 
     /// Carries out what a person asks; answers when it is committed or refused.
     pub(crate) async fn request(&self, request: Request) -> Result<Done, AskError> {
-        let _room = self.requests.try_acquire().map_err(|_| AskError::Busy)?;
+        let requests = Arc::clone(&self.requests);
+        let room = requests.try_acquire_owned().map_err(|_| AskError::Busy)?;
         let (answer, answered) = oneshot::channel();
-        self.send(Input::Request { request, answer });
+        let waiting = Waiting {
+            answer,
+            _room: room,
+        };
+        self.send(Input::Request { request, waiting });
         match tokio::time::timeout(REQUEST_LIMIT, answered).await {
             Ok(Ok(answer)) => Ok(answer?),
             Ok(Err(_)) => Err(AskError::Stopping),
@@ -172,7 +183,10 @@ pub(crate) struct Scheduler {
     gate: ClockGate,
     proposals: VecDeque<(ProposalId, Proposal)>,
     committing: bool,
-    answers: BTreeMap<RequestId, oneshot::Sender<Answer>>,
+    /// Room of messages whose commands do not fit the next batch: who sends faster than the disk
+    /// writes waits with them.
+    held: Vec<OwnedSemaphorePermit>,
+    answers: BTreeMap<RequestId, Waiting>,
     next_request: u64,
     stopping: bool,
 }
@@ -192,6 +206,7 @@ impl Scheduler {
             gate: ClockGate::default(),
             proposals: VecDeque::new(),
             committing: false,
+            held: Vec::new(),
             answers: BTreeMap::new(),
             next_request: 0,
             stopping: false,
@@ -245,7 +260,7 @@ impl Scheduler {
                 room,
             } => {
                 self.core.handle_message(conn, message, now);
-                drop(room);
+                self.held.push(room);
             }
             Input::Disconnected { conn } => self.core.handle_disconnected(conn, now),
             Input::Committed(committed) => {
@@ -258,12 +273,12 @@ impl Scheduler {
                 self.core.handle_outcomes(outcomes, now);
             }
             Input::Quorum { round } => self.core.handle_quorum(round, now),
-            // Dropping the answer's sender says that this coordinator is stopping.
+            // Dropping who waits says that this coordinator is stopping.
             Input::Request { .. } if self.stopping => {}
-            Input::Request { request, answer } => {
+            Input::Request { request, waiting } => {
                 let id = RequestId(self.next_request);
                 self.next_request += 1;
-                self.answers.insert(id, answer);
+                self.answers.insert(id, waiting);
                 self.core.handle_request(id, request, now);
             }
             Input::Question(question) => question(&self.core, now),
@@ -285,6 +300,9 @@ impl Scheduler {
             self.committer
                 .commit(self.proposals.drain(..size).collect());
         }
+        if self.proposals.len() < BATCH_MAX {
+            self.held.clear();
+        }
         let epoch = self.core.epoch();
         self.inbox.reign.send_if_modified(|known| {
             let changed = *known != epoch;
@@ -300,7 +318,7 @@ impl Scheduler {
             Effect::Reply { request, answer } => {
                 if let Some(waiting) = self.answers.remove(&request) {
                     // Whoever asked may have given up.
-                    let _ = waiting.send(answer);
+                    let _ = waiting.answer.send(answer);
                 }
             }
             Effect::ConfirmQuorum { round } => {
@@ -314,5 +332,117 @@ impl Scheduler {
                 None,
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use coordinator_core::Config;
+    use jobs::parse_manifests;
+    use ledger::Store;
+    use protocol::message::Incarnation;
+    use protocol::{JobName, Rules};
+
+    use super::*;
+    use crate::committer;
+
+    /// A scheduler on a ledger in memory, without any agent.
+    fn start() -> (Engine, [thread::JoinHandle<()>; 2]) {
+        let store = Store::open_in_memory(Rules::all()).unwrap();
+        let config = Config {
+            node: "c1".to_owned(),
+            incarnation: Incarnation(1),
+        };
+        let set = store.working_set().unwrap();
+        let core = Core::new(config, set, read_now(), Rules::all());
+        let (engine, inbox) = channel();
+        let (committer, write) = committer::prepare(store, engine.clone());
+        let scheduler = Scheduler::new(core, inbox, committer, Arc::new(Roster::default()));
+        let threads = [thread::spawn(write), thread::spawn(move || scheduler.run())];
+        (engine, threads)
+    }
+
+    fn put(name: &str) -> Request {
+        let yaml = format!(
+            "name: {name}
+purpose: To be put.
+owner: tester
+repeatable: {{ safe: false }}
+schedule: {{ cron: \"0 0 29 2 *\", timezone: Etc/UTC }}
+misfire: {{ policy: skip }}
+overlap: forbid
+expected_duration: 1s
+timeout: 1m
+run: {{ exec: [\"/bin/true\"] }}"
+        );
+        Request::PutJob {
+            manifest: Arc::new(parse_manifests("m", &yaml).unwrap().remove(0)),
+            by: "tester".to_owned(),
+        }
+    }
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(future)
+    }
+
+    #[test]
+    fn a_request_is_answered_when_it_is_committed_and_none_after_the_stop() {
+        let (engine, threads) = start();
+        run(async {
+            assert!(engine.leads().await);
+            let done = engine.request(put("t/a")).await.unwrap();
+            assert!(matches!(done, Done::JobPut { version: 1, .. }), "{done:?}");
+            let jobs = engine.ask(|core, _| core.working_set().jobs.len()).await;
+            assert_eq!(jobs.unwrap(), 1);
+            let none = Request::DeleteJob {
+                job: "t/none".parse::<JobName>().unwrap(),
+                by: "tester".to_owned(),
+            };
+            let refused = engine.request(none).await;
+            assert!(
+                matches!(refused, Err(AskError::Refused(RequestError::NoSuchJob(_)))),
+                "{refused:?}"
+            );
+            engine.send(Input::Stop);
+            let late = engine.request(put("t/b")).await;
+            assert!(matches!(late, Err(AskError::Stopping)), "{late:?}");
+            let late = engine.ask(|_, _| ()).await;
+            assert!(matches!(late, Err(AskError::Stopping)), "{late:?}");
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn so_many_requests_at_a_time() {
+        let (engine, inbox) = channel();
+        run(async {
+            let waiting: Vec<_> = (0..REQUESTS_MAX)
+                .map(|_| {
+                    let engine = engine.clone();
+                    tokio::spawn(async move { engine.request(put("t/a")).await })
+                })
+                .collect();
+            while engine.requests.available_permits() > 0 {
+                tokio::task::yield_now().await;
+            }
+            let one_more = engine.request(put("t/a")).await;
+            assert!(matches!(one_more, Err(AskError::Busy)), "{one_more:?}");
+            // Nobody serves the queue; its end answers everybody.
+            drop(inbox);
+            for asked in waiting {
+                let answer = asked.await.unwrap();
+                assert!(matches!(answer, Err(AskError::Stopping)), "{answer:?}");
+            }
+            let after = engine.request(put("t/a")).await;
+            assert!(matches!(after, Err(AskError::Stopping)), "{after:?}");
+        });
     }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::command::{Command, Decision};
-use ledger::{Change, Done, Namespace, Outcome, PutKind, RunRow, RunState, WorkingSet};
+use ledger::command::{Command, Decision, Finish};
+use ledger::{Change, Done, Namespace, Outcome, PutKind, RunRow, RunState, ShardState, WorkingSet};
 use protocol::attempt::AttemptOutcome;
 use protocol::{AgentId, JobId, RunId};
 
@@ -25,6 +25,20 @@ pub(crate) fn tell(before: &WorkingSet, batch: &[Committed]) {
         narrator.tell_of_command(&committed.proposal.command, &committed.outcome);
         narrator.tell_of_runs(&committed.outcome);
     }
+}
+
+/// Whose business a command about one shard was, as far as its rows say.
+#[derive(Default)]
+struct Spot<'a> {
+    job: Option<&'a str>,
+    fire_time: Option<String>,
+    shard: Option<u32>,
+    agent: Option<&'a str>,
+}
+
+/// Whether it is worth while to look up what only the debug log shows.
+fn debugging() -> bool {
+    tracing::enabled!(tracing::Level::DEBUG)
 }
 
 /// The working set, and over it what the batch has changed so far.
@@ -52,14 +66,19 @@ impl<'a> Narrator<'a> {
 
     fn tell_of_command(&self, command: &Command, outcome: &Outcome) {
         match &outcome.result {
-            Ok(done) => self.tell_of_done(command, done),
-            Err(refusal) => {
-                tracing::debug!(command = name_of(command), %refusal, "a command was refused");
-            }
+            Ok(done) => self.tell_of_done(command, done, outcome),
+            Err(refusal) => match command {
+                Command::AttachAgent(attach) => {
+                    tracing::warn!(agent = attach.name.as_str(), %refusal, "an attach was refused");
+                }
+                _ => {
+                    tracing::debug!(command = name_of(command), %refusal, "a command was refused");
+                }
+            },
         }
     }
 
-    fn tell_of_done(&self, command: &Command, done: &Done) {
+    fn tell_of_done(&self, command: &Command, done: &Done, outcome: &'a Outcome) {
         match (command, done) {
             (Command::BecomeActive(begin), Done::Active { epoch }) => {
                 tracing::info!(%epoch, node = begin.node, "this coordinator leads");
@@ -85,14 +104,14 @@ impl<'a> Narrator<'a> {
                 self.tell_of_gaps(fire.job_id, &fire.decisions);
             }
             (Command::Unplaceable(stuck), Done::GivenToPerson) => {
-                let run = self.before.runs.get(&stuck.run_id);
-                tracing::warn!(
-                    job = run.map(|run| self.job(run.job_id)),
-                    fire_time = run.map(|run| run.fire_time.to_rfc3339()),
-                    shard = stuck.shard,
-                    report = stuck.report,
-                    "a shard found no place"
-                );
+                let Spot {
+                    job,
+                    fire_time,
+                    shard,
+                    ..
+                } = self.spot(outcome);
+                let report = stuck.report.as_str();
+                tracing::warn!(job, fire_time, shard, report, "a shard found no place");
             }
             (Command::Quarantine(quarantine), Done::Quarantined) => {
                 tracing::warn!(
@@ -108,7 +127,7 @@ impl<'a> Narrator<'a> {
                     "alert"
                 );
             }
-            _ => self.tell_of_leases(command, done),
+            _ => self.tell_of_leases(command, done, outcome),
         }
     }
 
@@ -133,7 +152,7 @@ impl<'a> Narrator<'a> {
         }
     }
 
-    fn tell_of_leases(&self, command: &Command, done: &Done) {
+    fn tell_of_leases(&self, command: &Command, done: &Done, outcome: &'a Outcome) {
         match (command, done) {
             (
                 Command::AttachAgent(attach),
@@ -144,8 +163,9 @@ impl<'a> Narrator<'a> {
                     ..
                 },
             ) => {
+                let agent = attach.name.as_str();
                 tracing::info!(
-                    agent = attach.name.as_str(),
+                    agent,
                     %session,
                     slots = attach.slots,
                     holds = attach.holds.len(),
@@ -155,61 +175,93 @@ impl<'a> Narrator<'a> {
                 );
                 for (token, outcome) in released {
                     let outcome = outcome.as_str();
-                    let agent = attach.name.as_str();
                     tracing::info!(agent, %token, outcome, "lease released by an attach");
                 }
             }
             (Command::EndSession(end), Done::SessionEnded) => {
                 tracing::info!(session = %end.session, "a session ended for want of contact");
             }
-            (
-                Command::Grant(_),
-                Done::Granted {
-                    token,
-                    run_id,
-                    shard,
-                    attempt,
-                },
-            ) => {
-                let run = self.before.runs.get(run_id);
-                tracing::debug!(
-                    job = run.map(|run| self.job(run.job_id)),
-                    fire_time = run.map(|run| run.fire_time.to_rfc3339()),
-                    shard,
-                    %token,
-                    attempt,
-                    "shard granted"
-                );
-            }
             (Command::Finish(finish), Done::Finished { counted }) => {
-                let (outcome, agent) = (finish.end.outcome, self.agent(finish.agent_id));
-                let reason = finish.end.reason.as_deref();
-                if outcome == AttemptOutcome::Succeeded && *counted {
-                    tracing::debug!(token = %finish.token, agent, "attempt succeeded");
-                } else {
-                    tracing::info!(
-                        token = %finish.token,
-                        agent,
-                        outcome = outcome.as_str(),
-                        counted,
-                        reason,
-                        "attempt ended"
-                    );
-                }
+                self.tell_of_finish(finish, *counted, outcome);
             }
             (Command::Expire(expire), Done::Expired) => {
-                let run = self.before.runs.get(&expire.run_id);
-                tracing::info!(
-                    job = run.map(|run| self.job(run.job_id)),
-                    fire_time = run.map(|run| run.fire_time.to_rfc3339()),
-                    shard = expire.shard,
-                    token = %expire.token,
-                    reason = expire.reason,
-                    "lease expired"
-                );
+                let Spot {
+                    job,
+                    fire_time,
+                    shard,
+                    agent,
+                } = self.spot(outcome);
+                let (token, reason) = (expire.token, expire.reason.as_str());
+                tracing::info!(job, fire_time, shard, %token, agent, reason, "lease expired");
             }
-            _ => tracing::debug!(command = name_of(command), "a command was carried out"),
+            (Command::Grant(_), Done::Granted { token, attempt, .. }) if debugging() => {
+                let Spot {
+                    job,
+                    fire_time,
+                    shard,
+                    agent,
+                } = self.spot(outcome);
+                tracing::debug!(job, fire_time, shard, %token, agent, attempt, "shard granted");
+            }
+            (Command::MarkStarted(mark), Done::Started) => {
+                tracing::debug!(token = %mark.token, "attempt started");
+            }
+            _ => {}
         }
+    }
+
+    fn tell_of_finish(&self, finish: &Finish, counted: bool, outcome: &'a Outcome) {
+        let (token, end) = (finish.token, finish.end.outcome);
+        let ordinary = end == AttemptOutcome::Succeeded && counted;
+        if ordinary && !debugging() {
+            return;
+        }
+        let Spot {
+            job,
+            fire_time,
+            shard,
+            ..
+        } = self.spot(outcome);
+        let agent = self.agent(finish.agent_id);
+        if ordinary {
+            tracing::debug!(job, fire_time, shard, %token, agent, "attempt succeeded");
+        } else {
+            let (outcome, reason) = (end.as_str(), finish.end.reason.as_deref());
+            tracing::info!(
+                job, fire_time, shard, %token, agent, outcome, counted, reason, "attempt ended"
+            );
+        }
+    }
+
+    /// Where a command about one shard took place, by the rows that it changed.
+    fn spot(&self, outcome: &'a Outcome) -> Spot<'_> {
+        let mut spot = Spot::default();
+        for change in &outcome.changes {
+            match change {
+                Change::Run(run) => self.put_run(&mut spot, run),
+                Change::Shard(shard) => {
+                    if let Some(run) = self.before.runs.get(&shard.run_id) {
+                        self.put_run(&mut spot, run);
+                    }
+                    spot.shard = Some(shard.shard);
+                    let before = self.before.shards.get(&(shard.run_id, shard.shard));
+                    spot.agent = [Some(shard), before]
+                        .into_iter()
+                        .flatten()
+                        .find_map(|shard| match shard.state {
+                            ShardState::Leased(lease) => Some(self.agent(lease.agent_id)),
+                            _ => None,
+                        });
+                }
+                _ => {}
+            }
+        }
+        spot
+    }
+
+    fn put_run<'s>(&'s self, spot: &mut Spot<'s>, run: &RunRow) {
+        spot.job = Some(self.job(run.job_id));
+        spot.fire_time = Some(run.fire_time.to_rfc3339());
     }
 
     fn tell_of_runs(&mut self, outcome: &Outcome) {
@@ -305,5 +357,219 @@ fn name_of(command: &Command) -> &'static str {
         Command::CancelRun(_) => "cancel_run",
         Command::Confirm(_) => "confirm",
         Command::RaiseAlert(_) => "raise_alert",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use coordinator_core::ProposalId;
+    use jobs::parse_manifests;
+    use ledger::command::{
+        AttachAgent, BecomeActive, Expire, Fire, Grant, Proposal, PutJob, RaiseAlert,
+    };
+    use ledger::{Store, command};
+    use protocol::attempt::{AttemptEnd, Exit, Trigger};
+    use protocol::message::Incarnation;
+    use protocol::{DurationMs, Rules, SessionId, Token, WallMs};
+
+    use super::*;
+
+    const NOON: WallMs = WallMs(1_800_000_000_000);
+
+    const MANIFEST: &str = "
+name: t/a
+purpose: To be told of.
+owner: tester
+repeatable: { safe: true, how: it does nothing }
+schedule: { cron: \"* * * * *\", timezone: Etc/UTC }
+misfire: { policy: run_now }
+overlap: queue
+expected_duration: 1s
+timeout: 1m
+run: { exec: [\"/bin/true\"] }
+";
+
+    /// A ledger whose every batch is told of.
+    struct Teller {
+        store: Store,
+        set: WorkingSet,
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Teller {
+        fn do_all(&mut self, commands: Vec<Command>) -> Vec<Done> {
+            let proposal = |command| Proposal {
+                epoch: self.set.epoch,
+                at: NOON,
+                command,
+            };
+            let proposals: Vec<Proposal> = commands.into_iter().map(proposal).collect();
+            let outcomes = self.store.propose(&proposals).unwrap();
+            let batch: Vec<Committed> = proposals
+                .into_iter()
+                .zip(outcomes)
+                .map(|(proposal, outcome)| Committed {
+                    id: ProposalId(0),
+                    proposal,
+                    outcome,
+                })
+                .collect();
+            tell(&self.set, &batch);
+            batch
+                .into_iter()
+                .map(|committed| {
+                    for change in &committed.outcome.changes {
+                        self.set.absorb(change);
+                    }
+                    committed.outcome.result.unwrap()
+                })
+                .collect()
+        }
+
+        fn grant(&mut self, run_id: RunId, session: SessionId) -> Token {
+            let grant = Command::Grant(Grant {
+                run_id,
+                shard: 0,
+                session,
+            });
+            match self.do_all(vec![grant]).pop() {
+                Some(Done::Granted { token, .. }) => token,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn end(outcome: AttemptOutcome) -> AttemptEnd {
+        AttemptEnd {
+            outcome,
+            exit: Some(Exit::Code(0)),
+            started_at: Some(NOON),
+            ended_at: NOON,
+            cpu: DurationMs(1),
+            memory_bytes_peak: 1,
+            reason: None,
+            tail: String::new(),
+        }
+    }
+
+    fn a_run_from_its_fire_to_its_end(teller: &mut Teller) {
+        let manifest = parse_manifests("m", MANIFEST).unwrap().remove(0);
+        let begin = BecomeActive {
+            node: "c1".to_owned(),
+            incarnation: Incarnation(1),
+            tzdata: "2026a".to_owned(),
+        };
+        teller.do_all(vec![Command::BecomeActive(begin)]);
+        let put = PutJob {
+            manifest,
+            cut_over: NOON - DurationMs(60_000),
+            settle: None,
+            by: "tester".to_owned(),
+        };
+        let attach = AttachAgent {
+            name: "host-1".parse().unwrap(),
+            boot_id: "boot".to_owned(),
+            agent: Incarnation(1),
+            supervisor: Incarnation(2),
+            swept: true,
+            slots: 4,
+            holds: Vec::new(),
+        };
+        let done = teller.do_all(vec![Command::PutJob(put), Command::AttachAgent(attach)]);
+        let [
+            Done::JobPut { job_id, .. },
+            Done::Attached {
+                agent_id, session, ..
+            },
+        ] = done[..]
+        else {
+            panic!("{done:?}");
+        };
+        let decision = Decision::Run {
+            fire_time: NOON,
+            nominal: vec!["2027-01-15T08:00:00".to_owned()],
+            trigger: Trigger::Scheduled,
+            start_deadline: None,
+        };
+        let fire = Fire {
+            job_id,
+            version: 1,
+            from: NOON - DurationMs(60_000),
+            through: NOON,
+            decisions: vec![decision],
+        };
+        let done = teller.do_all(vec![Command::Fire(fire)]);
+        let [Done::Fired { runs }] = &done[..] else {
+            panic!("{done:?}");
+        };
+        let run_id = runs[0].0;
+        let token = teller.grant(run_id, session);
+        let expire = Command::Expire(Expire {
+            run_id,
+            shard: 0,
+            token,
+            reason: "host-1 was not heard of".to_owned(),
+        });
+        teller.do_all(vec![expire]);
+        let token = teller.grant(run_id, session);
+        let finish = Command::Finish(command::Finish {
+            agent_id,
+            token,
+            end: end(AttemptOutcome::Succeeded),
+        });
+        let alert = Command::RaiseAlert(RaiseAlert {
+            kind: command::AlertKind::FlappingLeader,
+            job_id: Some(job_id),
+            text: "look".to_owned(),
+        });
+        teller.do_all(vec![finish, alert]);
+    }
+
+    #[test]
+    fn the_log_tells_a_run_from_its_fire_to_its_end() {
+        let lines = Lines::default();
+        let written = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || written.clone())
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .finish();
+        let mut teller = Teller {
+            store: Store::open_in_memory(Rules::all()).unwrap(),
+            set: WorkingSet::default(),
+        };
+        tracing::subscriber::with_default(subscriber, || {
+            a_run_from_its_fire_to_its_end(&mut teller);
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let told: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(
+            told,
+            [
+                "INFO this coordinator leads epoch=epoch-1 node=\"c1\"",
+                "INFO job changed job=\"t/a\" version=1 kind=\"created\" by=\"tester\"",
+                "INFO agent attached agent=\"host-1\" session=session-2 slots=4 holds=0 kill=0 released=0",
+                "INFO run fired job=\"t/a\" fire_time=2027-01-15T08:00:00Z run=run-1 execution=1 trigger=\"scheduled\" manual=false shards=1 state=\"ready\"",
+                "INFO lease expired job=\"t/a\" fire_time=\"2027-01-15T08:00:00Z\" shard=0 token=token-4 agent=\"host-1\" reason=\"host-1 was not heard of\"",
+                "INFO run finished job=\"t/a\" fire_time=2027-01-15T08:00:00Z run=run-1 execution=1 state=\"succeeded\"",
+                "WARN alert job=\"t/a\" text=\"look\"",
+            ]
+        );
     }
 }

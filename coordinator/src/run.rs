@@ -114,7 +114,8 @@ pub async fn run_until(
     let identity = Identity::load(&options.identity_dir)?;
     let data = DataDir::open(&options.data_dir)?;
     let token = data.token()?;
-    let store = Store::open(&data.ledger_path(), Rules::all())?;
+    let ledger = data.ledger()?;
+    let store = Store::open(&ledger, Rules::all())?;
     let agents = Listener::bind(options.agents_addr, &identity, Role::Agent)?;
     let (listener, api_address) = bind_api(options.api_addr).await?;
 
@@ -122,7 +123,7 @@ pub async fn run_until(
     let threads = Threads::start(store, &options.node, Arc::clone(&roster))?;
     let api = Api {
         engine: threads.engine.clone(),
-        readers: Readers::new(data.ledger_path()),
+        readers: Readers::new(ledger),
         roster,
         token: Arc::new(token.clone()),
         node: options.node.as_str().into(),

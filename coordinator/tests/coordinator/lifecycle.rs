@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
 
 use coordinator::{CoordinatorError, DataDirError, LEDGER_FAILED, Options};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -12,6 +13,7 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::api::{Job, Run, Status};
+use serde_json::json;
 
 use crate::agent::FakeAgent;
 use crate::house::{House, YEARLY, manifest, read_api_file, run, wait_for};
@@ -114,7 +116,13 @@ fn what_cannot_be_is_refused_at_the_start() {
 fn secrets_are_private() {
     let house = House::new();
     let _coordinator = house.start();
-    for file in ["api-token", "api.json", "lock"] {
+    for file in [
+        "api-token",
+        "api.json",
+        "lock",
+        "ledger.db",
+        "ledger.db-wal",
+    ] {
         let mode = fs::metadata(house.data().join(file))
             .unwrap()
             .permissions()
@@ -161,7 +169,7 @@ fn a_ledger_that_cannot_be_written_ends_the_process() {
     let asked = http
         .put(format!("{url}/api/v1/jobs/t/a"))
         .header("authorization", format!("Bearer {token}"))
-        .send_json(serde_json::json!({ "manifest": manifest("t/a", YEARLY, ""), "by": "x" }));
+        .send_json(json!({ "manifest": manifest("t/a", YEARLY, ""), "by": "x" }));
     assert!(
         asked.is_err(),
         "the process ended in the middle of the request"
@@ -174,6 +182,58 @@ fn a_ledger_that_cannot_be_written_ends_the_process() {
     let next = house.start();
     let jobs: Vec<Job> = next.get("/api/v1/jobs");
     assert_eq!(jobs, [], "what was not answered was not done");
+}
+
+#[test]
+fn what_was_answered_before_the_stop_is_there_after_it() {
+    let house = House::new();
+    let first = house.start();
+    let (url, token) = (first.url.clone(), first.token.clone());
+    let askers: Vec<JoinHandle<u32>> = (0..4)
+        .map(|asker| {
+            let (url, token) = (url.clone(), token.clone());
+            thread::spawn(move || put_until_refused(asker, &url, &token))
+        })
+        .collect();
+    wait_for("each to have put a few", || {
+        let jobs: Vec<Job> = first.get("/api/v1/jobs");
+        (jobs.len() > 20).then_some(())
+    });
+    first.stop().unwrap();
+    let answered: Vec<u32> = askers
+        .into_iter()
+        .map(|asker| asker.join().unwrap())
+        .collect();
+
+    let second = house.start();
+    let jobs: Vec<Job> = second.get("/api/v1/jobs");
+    for (asker, count) in answered.into_iter().enumerate() {
+        for number in 0..count {
+            let name = format!("t/j{asker}-{number}");
+            assert!(
+                jobs.iter().any(|job| job.job.as_str() == name),
+                "{name} is lost"
+            );
+        }
+    }
+}
+
+/// Puts one job after the other; answers how many were accepted.
+fn put_until_refused(asker: usize, url: &str, token: &str) -> u32 {
+    let http = crate::house::http();
+    for number in 0.. {
+        let name = format!("t/j{asker}-{number}");
+        let body = json!({ "manifest": manifest(&name, YEARLY, ""), "by": "x" });
+        let put = http
+            .put(format!("{url}/api/v1/jobs/{name}"))
+            .header("authorization", format!("Bearer {token}"))
+            .send_json(body);
+        match put {
+            Ok(answer) if answer.status() == 200 => {}
+            _ => return number,
+        }
+    }
+    unreachable!("the coordinator stops before numbers run out")
 }
 
 /// Not a test: what [`spawn`] runs in a process of its own.
