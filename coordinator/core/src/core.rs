@@ -6,7 +6,7 @@ use ledger::command::{
     Admit, AlertKind, BecomeActive, Command, EndSession, Fire, Grant, Proposal, RaiseAlert,
     SkipWaiting, Unplaceable,
 };
-use ledger::{Change, Done, JobRow, Outcome, Refusal, WorkingSet};
+use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
 use protocol::attempt::Work;
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
@@ -143,6 +143,10 @@ impl Core {
             set,
         };
         core.gate.observe(now);
+        let held: Vec<ShardRow> = core.set.shards.values().cloned().collect();
+        for shard in &held {
+            core.note_lease(shard);
+        }
         for version in core.set.versions.values() {
             core.catalogue.learn(version);
         }
@@ -325,8 +329,21 @@ impl Core {
         }
         self.set.absorb(change);
         self.queue.follow(&self.set, change, now);
+        if let Change::Shard(shard) = change {
+            self.note_lease(shard);
+        }
         if let Change::Job(job) = change {
             self.note_job(job);
+        }
+    }
+
+    /// A lease counts from the beat on which it rests until a beat has listed it.
+    fn note_lease(&mut self, shard: &ShardRow) {
+        let key = (shard.run_id, shard.shard);
+        if let Some((agent_id, token)) = self.queue.lease_of(key) {
+            let agent = self.set.agents.get(&agent_id);
+            let at = agent.and_then(|agent| self.sessions.acked_arrival(&agent.name));
+            self.expiry.begin_lease(agent_id, token, key, at);
         }
     }
 

@@ -1,12 +1,17 @@
-//! When a silent host's leases end.
+//! When a lease ends of which its host says nothing any more.
 //!
-//! An agent counts a lease's deadline from when it sent the last acknowledged heartbeat, and has
-//! killed by then; the leader counts from when it received that heartbeat, and waits a margin
-//! longer. Three things would break this and are ruled out here: a new leader has heard nothing
+//! An agent counts a lease's deadline from when it sent the last acknowledged heartbeat that
+//! listed it, and has killed by then; the leader counts from when it received that heartbeat, and
+//! waits a margin longer. Both count lease by lease: a host that beats on without listing a lease
+//! (its supervisor was killed, and what it ran could not be verified dead) keeps the others and
+//! loses that one.
+//!
+//! Three things would break this and are ruled out here: a new leader has heard nothing
 //! yet and gives every lease its full time again; a leader that stalled has a queue of unheard
 //! heartbeats behind its late timers and does the same; and a leader that leads no more must find
 //! out before it acts, so an expiry rides on a quorum round begun after it came due.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::command::{Command, Expire};
@@ -25,6 +30,19 @@ pub(crate) struct Expiry {
     riding: BTreeMap<Token, (AgentId, Key)>,
     /// Proposed: left out of every acknowledgement from now on.
     proposed: BTreeSet<Token>,
+    /// Every lease, and when its host last listed it. Leases that have ended go when they are met.
+    listed: BTreeMap<Token, Listed>,
+    /// The same, longest unheard first.
+    by_age: BTreeSet<(Option<BootMs>, Token)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    agent: AgentId,
+    key: Key,
+    /// Arrival of the last acknowledged beat of this reign that listed it, or on which it was
+    /// granted.
+    at: Option<BootMs>,
 }
 
 impl Expiry {
@@ -34,6 +52,39 @@ impl Expiry {
             due: BTreeMap::new(),
             riding: BTreeMap::new(),
             proposed: BTreeSet::new(),
+            listed: BTreeMap::new(),
+            by_age: BTreeSet::new(),
+        }
+    }
+
+    /// A lease that this core has just learned of.
+    pub(crate) fn begin_lease(
+        &mut self,
+        agent: AgentId,
+        token: Token,
+        key: Key,
+        at: Option<BootMs>,
+    ) {
+        if let Entry::Vacant(vacant) = self.listed.entry(token) {
+            vacant.insert(Listed { agent, key, at });
+            self.by_age.insert((at, token));
+        }
+    }
+
+    /// An acknowledged beat that arrived at `at` lists this lease.
+    pub(crate) fn list(&mut self, token: Token, at: BootMs) {
+        if let Some(listed) = self.listed.get_mut(&token)
+            && listed.at < Some(at)
+        {
+            self.by_age.remove(&(listed.at, token));
+            listed.at = Some(at);
+            self.by_age.insert((listed.at, token));
+        }
+    }
+
+    fn forget(&mut self, token: Token) {
+        if let Some(listed) = self.listed.remove(&token) {
+            self.by_age.remove(&(listed.at, token));
         }
     }
 
@@ -77,22 +128,24 @@ impl Expiry {
 
 impl Core {
     pub(crate) fn advance_expiry(&mut self, now: Now) {
-        let quiet: Vec<AgentId> = self
-            .queue
-            .holders()
-            .filter(|&agent| now.boot - self.lease_counts_from(agent) >= TAKEOVER_MIN)
+        let oldest = now.boot - TAKEOVER_MIN;
+        let unheard: Vec<Token> = self
+            .expiry
+            .by_age
+            .iter()
+            .take_while(|(at, _)| at.is_none_or(|at| at <= oldest))
+            .map(|&(_, token)| token)
+            .filter(|&token| !self.expiry.knows(token))
             .collect();
-        for agent in quiet {
-            let due: Vec<_> = self
-                .queue
-                .leases_of(agent)
-                .filter(|&(token, key)| {
-                    self.lease_is_due(agent, key, now.boot) && !self.expiry.knows(token)
-                })
-                .collect();
-            self.expiry
-                .due
-                .extend(due.into_iter().map(|(token, key)| (token, (agent, key))));
+        for token in unheard {
+            let Some(&Listed { agent, key, .. }) = self.expiry.listed.get(&token) else {
+                continue;
+            };
+            if self.queue.lease_of(key) != Some((agent, token)) {
+                self.expiry.forget(token);
+            } else if self.lease_is_due(token, key, now.boot) {
+                self.expiry.due.insert(token, (agent, key));
+            }
         }
         if self.expiry.waits_for_round() {
             self.begin_round();
@@ -103,7 +156,7 @@ impl Core {
     pub(crate) fn expire_riding(&mut self, now: Now) {
         for (token, (agent, key)) in std::mem::take(&mut self.expiry.riding) {
             let still_current = self.queue.lease_of(key) == Some((agent, token));
-            if !still_current || !self.lease_is_due(agent, key, now.boot) {
+            if !still_current || !self.lease_is_due(token, key, now.boot) {
                 continue;
             }
             let reason = format!(
@@ -125,8 +178,8 @@ impl Core {
         }
     }
 
-    fn lease_is_due(&self, agent: AgentId, key: Key, now: BootMs) -> bool {
-        let from = self.lease_counts_from(agent);
+    fn lease_is_due(&self, token: Token, key: Key, now: BootMs) -> bool {
+        let from = self.lease_counts_from(token);
         if self.rules.on(Rule::ExpiryWaitsFullTime) {
             now >= leader_expiry(from, self.takeover(key.0))
         } else {
@@ -134,13 +187,9 @@ impl Core {
         }
     }
 
-    /// Arrival of the last acknowledged heartbeat of this agent, as far as this reign knows.
-    fn lease_counts_from(&self, agent: AgentId) -> BootMs {
-        let heard = self
-            .set
-            .agents
-            .get(&agent)
-            .and_then(|agent| self.sessions.acked_arrival(&agent.name));
+    /// Arrival of the last acknowledged heartbeat that listed this lease, as far as this reign knows.
+    fn lease_counts_from(&self, token: Token) -> BootMs {
+        let heard = self.expiry.listed.get(&token).and_then(|listed| listed.at);
         if self.rules.on(Rule::NewLeaderGivesFullTime) {
             heard.map_or(self.expiry.counts_from, |at| {
                 at.max(self.expiry.counts_from)

@@ -154,11 +154,6 @@ impl Queue {
             .map_or(0, |leases| leases.len() as u32)
     }
 
-    /// Agents that hold at least one lease.
-    pub(crate) fn holders(&self) -> impl Iterator<Item = AgentId> + '_ {
-        self.leases.keys().copied()
-    }
-
     pub(crate) fn lease_of(&self, key: Key) -> Option<(AgentId, Token)> {
         match self.slots.get(&key) {
             Some(&Slot::Leased { agent, token }) => Some((agent, token)),

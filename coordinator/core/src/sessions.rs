@@ -66,10 +66,11 @@ struct Arrived {
     at: BootMs,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AttachInFlight {
     conn: ConnId,
     arrived: BootMs,
+    holds: Vec<Token>,
 }
 
 /// What is known of an agent beyond its row.
@@ -92,12 +93,13 @@ struct Rounds {
     riding: Vec<Beat>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Beat {
     conn: ConnId,
     session: SessionId,
     beat: u64,
     arrived: BootMs,
+    lists: Vec<Token>,
 }
 
 impl Sessions {
@@ -175,7 +177,7 @@ impl Core {
             match message {
                 AgentMessage::Attach(attach) => self.handle_attach(conn, attach, now),
                 AgentMessage::NonceAnswer { nonce } => self.handle_nonce(conn, nonce, now),
-                AgentMessage::Heartbeat(beat) => self.handle_heartbeat(conn, &beat, now),
+                AgentMessage::Heartbeat(beat) => self.handle_heartbeat(conn, beat, now),
                 AgentMessage::Started(started) => {
                     if let Some(agent_id) = self.speaker(conn) {
                         let (token, at) = (started.token, started.at);
@@ -310,6 +312,9 @@ impl Core {
         if let Some(contact) = self.sessions.agents.get_mut(&entry.name) {
             contact.acked_beat = 0;
             contact.acked_arrival = Some(flight.arrived);
+        }
+        for &token in &flight.holds {
+            self.expiry.list(token, flight.arrived);
         }
         let leases: Vec<_> = self.queue.leases_of(agent_id).collect();
         kill.extend(
@@ -458,11 +463,12 @@ impl Core {
         });
         contact.conn = Some(conn);
         contact.last_heard = arrived.at;
+        let attach = arrived.attach;
         let flight = Flight::Attach(AttachInFlight {
             conn,
             arrived: arrived.at,
+            holds: attach.attempts.clone(),
         });
-        let attach = arrived.attach;
         let command = Command::AttachAgent(AttachAgent {
             name,
             boot_id: attach.boot_id,
@@ -475,7 +481,7 @@ impl Core {
         self.propose(flight, command, now);
     }
 
-    fn handle_heartbeat(&mut self, conn: ConnId, beat: &Heartbeat, now: Now) {
+    fn handle_heartbeat(&mut self, conn: ConnId, beat: Heartbeat, now: Now) {
         if self.sessions.session_on(conn) != Some(beat.session) || self.speaker(conn).is_none() {
             return;
         }
@@ -487,6 +493,7 @@ impl Core {
             session: beat.session,
             beat: beat.beat,
             arrived: now.boot,
+            lists: beat.attempts,
         };
         if self.rules.on(Rule::AckAfterQuorum) {
             self.sessions.rounds.waiting.push(beat);
@@ -506,6 +513,9 @@ impl Core {
         if let Some(contact) = self.contact_of(beat.conn) {
             contact.acked_beat = contact.acked_beat.max(beat.beat);
             contact.acked_arrival = contact.acked_arrival.max(Some(beat.arrived));
+        }
+        for &token in &beat.lists {
+            self.expiry.list(token, beat.arrived);
         }
         let leaves_out = self.rules.on(Rule::AckLeavesOutExpiring);
         let live = self
