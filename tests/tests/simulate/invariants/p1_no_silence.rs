@@ -1,0 +1,189 @@
+//! P1: runs and gaps tile every job's schedule exactly.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::oracle;
+use super::tables::{Row, Tables, number, number_or_null, text};
+use crate::world::World;
+
+/// Codes of the ledger's tables.
+const SCHEDULED: i64 = 0;
+const MANUAL_TRIGGER: i64 = 2;
+const FLAPPING_ALERT: i64 = 1;
+
+/// Changes of leader after which a silent host with leases must have been told of.
+const SEVERAL: u32 = 4;
+
+pub fn audit(world: &mut World, tables: &Tables) {
+    for job in tables.rows("jobs") {
+        audit_job(world, tables, job);
+    }
+    audit_reasons(world, tables);
+    audit_flapping(world, tables);
+}
+
+fn audit_job(world: &mut World, tables: &Tables, job: &Row) {
+    let job_id = number(job, "job_id");
+    let name = text(job, "name").to_owned();
+    let of_job = |row: &&Row| number(row, "job_id") == job_id;
+    let fired_through = number(job, "fired_through");
+    let runs: BTreeMap<i64, &Row> = tables
+        .rows("runs")
+        .iter()
+        .filter(of_job)
+        .filter(|run| number(run, "namespace") == SCHEDULED)
+        .map(|run| (number(run, "fire_time"), run))
+        .collect();
+    let gaps: Vec<&Row> = tables.rows("gaps").iter().filter(of_job).collect();
+    let mut named = BTreeSet::new();
+    for version in tables.rows("versions").iter().filter(of_job) {
+        let starts = number(version, "starts");
+        let ends = number_or_null(version, "ends").unwrap_or(fired_through);
+        let through = ends.min(fired_through);
+        let Some(instants) = oracle::instants(text(version, "manifest"), starts, through) else {
+            continue;
+        };
+        for &instant in &instants {
+            audit_instant(world, tables, &name, instant, &runs, &gaps);
+        }
+        audit_gaps(world, &name, version, &instants, &gaps);
+        named.extend(instants);
+    }
+    let readable = tables
+        .rows("versions")
+        .iter()
+        .filter(of_job)
+        .all(|version| oracle::instants(text(version, "manifest"), 0, 0).is_some());
+    for (fire_time, run) in &runs {
+        // A person may ask for a date that lies before the job's first.
+        world.require(
+            named.contains(fire_time) || !readable || is_asked_for(tables, run),
+            "P1",
+            "every run is of an instant of the version in force",
+            || format!("{name} at {fire_time}: {run:?} (settled through {fired_through})"),
+        );
+    }
+}
+
+/// Whether its first execution was a person's wish.
+fn is_asked_for(tables: &Tables, run: &Row) -> bool {
+    tables.rows("executions").iter().any(|execution| {
+        number(execution, "run_id") == number(run, "run_id")
+            && number(execution, "execution") == 1
+            && number(execution, "trigger") == MANUAL_TRIGGER
+    })
+}
+
+fn audit_instant(
+    world: &mut World,
+    tables: &Tables,
+    name: &str,
+    instant: i64,
+    runs: &BTreeMap<i64, &Row>,
+    gaps: &[&Row],
+) {
+    let covered = gaps
+        .iter()
+        .filter(|gap| number(gap, "after") < instant && instant <= number(gap, "through"))
+        .count();
+    let run = runs.get(&instant);
+    let by_person = run.is_some_and(|run| is_asked_for(tables, run));
+    let records = covered + usize::from(run.is_some());
+    world.require(
+        records == 1 || (records == 2 && covered == 1 && by_person),
+        "P1",
+        "every instant is one run or lies in one gap",
+        || {
+            format!(
+                "{name} at {}: {records} records ({covered} gaps; {run:?})",
+                protocol::WallMs(instant)
+            )
+        },
+    );
+}
+
+fn audit_gaps(world: &mut World, name: &str, version: &Row, instants: &[i64], gaps: &[&Row]) {
+    let of_version = |gap: &&&Row| number(gap, "version") == number(version, "version");
+    for gap in gaps.iter().filter(of_version) {
+        let (after, through) = (number(gap, "after"), number(gap, "through"));
+        let inside = instants
+            .iter()
+            .filter(|&&at| after < at && at <= through)
+            .count();
+        world.require(
+            number(gap, "count") == inside as i64,
+            "P1",
+            "a gap says how many instants it holds",
+            || format!("{name}: {gap:?} holds {inside}"),
+        );
+    }
+}
+
+/// What waits for a person, or was not run, says why.
+fn audit_reasons(world: &mut World, tables: &Tables) {
+    const NEEDS_CONFIRMATION: i64 = 3;
+    const SKIPPED: i64 = 7;
+    const MISSED: i64 = 8;
+    for run in tables.rows("runs") {
+        let state = number(run, "state");
+        let owes_reason = [NEEDS_CONFIRMATION, SKIPPED, MISSED].contains(&state);
+        world.require(
+            !owes_reason || !text(run, "reason").is_empty(),
+            "P1",
+            "what was not run says why",
+            || format!("{run:?}"),
+        );
+    }
+}
+
+/// A silent host whose leases every new leader gives their full time is told of.
+fn audit_flapping(world: &mut World, tables: &Tables) {
+    let set = &world.truth.set;
+    let silent: Vec<String> = set
+        .agents
+        .values()
+        .filter(|agent| agent.silent_reigns >= SEVERAL)
+        .filter(|agent| {
+            set.shards.values().any(|shard| {
+                matches!(shard.state, ledger::ShardState::Leased(lease) if lease.agent_id == agent.agent_id)
+            })
+        })
+        .map(|agent| agent.name.to_string())
+        .collect();
+    for name in silent {
+        let told = tables.rows("alerts").iter().any(|alert| {
+            number(alert, "kind") == FLAPPING_ALERT && text(alert, "text").contains(&name)
+        });
+        world.require(
+            told,
+            "P1",
+            "a host silent through several leaders is told of",
+            || format!("{name} holds leases through {SEVERAL} leaders and nobody was told"),
+        );
+    }
+}
+
+/// Instants up to now that nothing has settled, for jobs in force. To be asked when everything
+/// has had time.
+pub fn audit_watermarks(world: &mut World) {
+    const TIME_MS: i64 = 5_000;
+    let through = world.coordinator_now().wall.0 - TIME_MS;
+    let set = &world.truth.set;
+    let mut owed = Vec::new();
+    for job in set.jobs.values() {
+        let Some(version) = set.versions.get(&(job.job_id, job.version)) else {
+            continue;
+        };
+        let named = oracle::instants(&version.manifest, version.starts.0, through);
+        let first = named
+            .unwrap_or_default()
+            .into_iter()
+            .find(|&at| at > job.fired_through.0);
+        if let Some(first) = first {
+            owed.push(format!("{} at {}", job.name, protocol::WallMs(first)));
+        }
+    }
+    world.require(owed.is_empty(), "P1", "what is due is settled", || {
+        format!("unsettled: {}", owed.join(", "))
+    });
+}

@@ -1,0 +1,148 @@
+//! P7: recovery is bounded, and what is past the bounds goes to a person.
+
+use std::collections::BTreeMap;
+
+use ledger::command::Decision;
+use ledger::{Change, Command, Done, Outcome, Proposal, ShardState};
+use protocol::Token;
+use protocol::attempt::{AttemptOutcome, Trigger};
+
+use super::tables::{Tables, number, text};
+use crate::world::World;
+
+/// Ends in a row that use up no retry before a person is asked.
+const FREE_ENDS_MAX: i64 = 10;
+
+/// Late fires that one decision may bring.
+const LATE_AT_MOST: usize = 1_000;
+
+pub fn on_propose(world: &mut World, proposal: &Proposal) {
+    let decisions: &[Decision] = match &proposal.command {
+        Command::Fire(fire) => &fire.decisions,
+        Command::PutJob(put) => put.settle.as_ref().map_or(&[], |settle| &settle.decisions),
+        Command::DeleteJob(delete) => &delete.settle.decisions,
+        _ => return,
+    };
+    let catch_ups = decisions
+        .iter()
+        .filter(|decision| {
+            matches!(
+                decision,
+                Decision::Run {
+                    trigger: Trigger::CatchUp,
+                    ..
+                }
+            )
+        })
+        .count();
+    world.require(
+        catch_ups <= 1,
+        "P7",
+        "one decision catches up with one fire",
+        || format!("{catch_ups} fires are caught up with at once"),
+    );
+    let len = decisions.len();
+    world.require(
+        len <= LATE_AT_MOST + 2,
+        "P7",
+        "a decision is bounded",
+        || format!("{len} decisions in one command"),
+    );
+}
+
+/// Only `failed`, `timed_out` and `lost` use up a retry.
+pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
+    let how = |token: Token| -> Option<AttemptOutcome> {
+        match (&proposal.command, &outcome.result) {
+            (Command::Finish(finish), Ok(_)) if finish.token == token => Some(finish.end.outcome),
+            (Command::Expire(expire), Ok(_)) if expire.token == token => Some(AttemptOutcome::Lost),
+            (_, Ok(Done::Attached { released, .. })) => released
+                .iter()
+                .find(|(released, _)| *released == token)
+                .map(|&(_, how)| how),
+            _ => None,
+        }
+    };
+    for change in &outcome.changes {
+        let Change::Shard(after) = change else {
+            continue;
+        };
+        let Some(before) = world.truth.set.shards.get(&(after.run_id, after.shard)) else {
+            continue;
+        };
+        let (ShardState::Leased(lease), ShardState::Pending { .. }) = (before.state, after.state)
+        else {
+            continue;
+        };
+        let Some(how) = how(lease.token).filter(|_| !lease.cancelling) else {
+            continue;
+        };
+        let used = after.retries_used - before.retries_used.min(after.retries_used);
+        let expected = matches!(
+            how,
+            AttemptOutcome::Failed | AttemptOutcome::TimedOut | AttemptOutcome::Lost
+        );
+        world.require(
+            used == u32::from(expected),
+            "P7",
+            "only failures use up retries",
+            || format!("{} ended {how:?} and used up {used} retries", lease.token),
+        );
+    }
+}
+
+pub fn look(world: &mut World) {
+    let mut over = None;
+    for (index, host) in world.hosts.iter().enumerate() {
+        if let Some(agent) = &host.agent {
+            let held = agent.core.attempts().count();
+            if held > host.slots as usize {
+                over = Some((index, held));
+            }
+        }
+    }
+    world.require(
+        over.is_none(),
+        "P7",
+        "a host holds no more than its slots",
+        || format!("{over:?}"),
+    );
+}
+
+pub fn audit(world: &mut World, tables: &Tables) {
+    let mut attempts: BTreeMap<(i64, i64, i64), i64> = BTreeMap::new();
+    for attempt in tables.rows("attempts") {
+        let key = ["run_id", "shard", "execution"].map(|column| number(attempt, column));
+        *attempts.entry((key[0], key[1], key[2])).or_default() += 1;
+    }
+    let asked = |run_id: i64| {
+        let facts = world.truth.facts_of(protocol::RunId(run_id));
+        i64::from(facts.asked)
+    };
+    let retries_of: BTreeMap<(i64, i64), i64> = tables
+        .rows("versions")
+        .iter()
+        .map(|version| {
+            let key = (number(version, "job_id"), number(version, "version"));
+            (key, number(version, "retry_at_most"))
+        })
+        .collect();
+    let mut over = None;
+    for run in tables.rows("runs") {
+        let run_id = number(run, "run_id");
+        let version = (number(run, "job_id"), number(run, "version"));
+        let retries = retries_of.get(&version).copied().unwrap_or(0);
+        let most = (retries + 1) * (FREE_ENDS_MAX + 1) * (asked(run_id) + 1);
+        for ((of, shard, execution), count) in attempts.range((run_id, 0, 0)..(run_id + 1, 0, 0)) {
+            if *count > most {
+                over = Some(format!(
+                    "run-{of}/{shard} of execution {execution}: {count} attempts, at most {most} ({})",
+                    text(run, "reason")
+                ));
+            }
+        }
+    }
+    world.require(over.is_none(), "P7", "attempts are bounded", || {
+        over.unwrap_or_default()
+    });
+}

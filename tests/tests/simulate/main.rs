@@ -1,0 +1,25 @@
+//! The simulation: both cores and the real ledger, in a world with virtual time.
+//!
+//! Nothing here is real but what is under test: the coordinator's core, the ledger with its
+//! SQLite, the agent's and the supervisor's machines. Machines, clocks, networks, processes and
+//! people are modelled, and misfortune is drawn from a seed, so that a failure can be replayed.
+//!
+//! | where | what |
+//! |---|---|
+//! | `world` | everything around the cores |
+//! | `transition` | everything that can happen, as one enum |
+//! | `invariants` | what must hold, one file a promise |
+//! | `random` | worlds drawn from seeds |
+//! | `sequences` | the named orders of events, each proven by switching off its rule |
+//!
+//! `MATINS_SIM_SEEDS=n` draws n worlds instead of the usual number, `MATINS_SIM_SEED=s` replays one.
+
+// Nobody but this program sees its items.
+#![allow(unreachable_pub)]
+
+mod invariants;
+mod random;
+mod rng;
+mod sequences;
+mod transition;
+mod world;

@@ -1,0 +1,182 @@
+//! Worlds drawn from seeds: misfortune for a while, then everything is healed and must finish.
+
+use std::{env, fs};
+
+use protocol::Rules;
+
+use crate::invariants::{self, p1_no_silence, p4_nothing_precious};
+use crate::transition::{any_job, draw};
+use crate::world::people::{self, Job};
+use crate::world::process::Plan;
+use crate::world::{Held, World};
+
+/// How many seeds `cargo test` draws.
+const SEEDS: u64 = 300;
+
+/// How long the healed world may take: the longest lease, the longest backoff and room.
+const REST_MS: i64 = 45 * 60_000;
+
+#[test]
+fn random() {
+    if let Some(seed) = number("MATINS_SIM_SEED") {
+        let world = World::new(seed, Rules::all(), true);
+        let (world, held) = live(world);
+        print_statistics(&world);
+        if let Err(violation) = held {
+            panic!("{}", report(seed, &world, &violation.to_string()));
+        }
+        return;
+    }
+    let seeds = number("MATINS_SIM_SEEDS").unwrap_or(SEEDS);
+    let mut totals = Totals::default();
+    for seed in 1..=seeds {
+        let (world, held) = live(World::new(seed, Rules::all(), false));
+        totals.add(&world);
+        if held.is_err() {
+            // The same again, with a journal.
+            let (world, held) = live(World::new(seed, Rules::all(), true));
+            let violation = held.expect_err("a seed determines its world").to_string();
+            panic!("{}", report(seed, &world, &violation));
+        }
+    }
+    println!("{seeds} seeds: {totals:?}");
+}
+
+/// A seed determines its world to the last event.
+#[test]
+fn a_seed_determines_its_world() {
+    let (one, _) = live(World::new(7, Rules::all(), false));
+    let (other, _) = live(World::new(7, Rules::all(), true));
+    assert_eq!(one.events_handled, other.events_handled);
+    assert_eq!(one.store.dump().unwrap(), other.store.dump().unwrap());
+}
+
+/// Lives a whole world through.
+fn live(mut world: World) -> (World, Held) {
+    let held = live_through(&mut world);
+    (world, held)
+}
+
+fn live_through(world: &mut World) -> Held {
+    begin(world)?;
+    let transitions = world.rng.between(60, 200);
+    for i in 0..transitions {
+        let transition = draw(world);
+        world.happen(transition);
+        let longest = world.rng.pick(&[200, 10_000, 60_000]);
+        let pause = world.rng.between(0, longest);
+        world.run_for(pause)?;
+        if i % 25 == 24 {
+            invariants::audit(world)?;
+        }
+    }
+    heal(world)
+}
+
+fn begin(world: &mut World) -> Held {
+    world.tick_late_ms = world.rng.pick(&[0, 0, 20, 150, 350]);
+    let drift = world.rng.pick(&[0, 0, 300, -300]);
+    world.coordinator_clock.set_rates(world.now, drift, 0);
+    world.plan = Plan::Any;
+    world.start_leader();
+    for _ in 0..world.rng.between(1, 4) {
+        let slots = world.rng.between(1, 8) as u32;
+        let host = world.add_host(slots);
+        let drift = world.rng.between(-5_000, 5_000);
+        world.hosts[host].clock.set_rates(world.now, drift, drift);
+    }
+    world.run_for(2_000)?;
+    for _ in 0..world.rng.between(1, 4) {
+        let job = any_job(world);
+        world.request(people::put(&job));
+    }
+    world.run_for(3_000)
+}
+
+fn heal(world: &mut World) -> Held {
+    world.heal_everything();
+    world.let_processes_finish();
+    // Long enough for a clock that was just set right to be believed, and for what is due.
+    world.run_for(4 * 60_000)?;
+    p1_no_silence::audit_watermarks(world);
+    world.holds()?;
+    // Then nothing more comes due, and what is open must end.
+    let jobs: Vec<String> = world
+        .truth
+        .set
+        .jobs
+        .values()
+        .map(|job| job.name.to_string())
+        .collect();
+    for name in jobs {
+        world.put(&Job::on_demand(&name))?;
+    }
+    p4_nothing_precious::come_to_rest(world, REST_MS)?;
+    invariants::audit(world)?;
+    let same = world.replayed().dump().ok() == world.store.dump().ok();
+    world.require(same, "P3", "the same commands give the same ledger", || {
+        "the log, replayed, gives another ledger".to_owned()
+    });
+    world.holds()
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
+
+/// Lines of the journal that a failure shows; `MATINS_SIM_JOURNAL=file` has them all.
+const LINES_SHOWN: usize = 60;
+
+fn report(seed: u64, world: &World, violation: &str) -> String {
+    let journal = world.journal();
+    if let Ok(file) = env::var("MATINS_SIM_JOURNAL") {
+        fs::write(&file, journal.join("\n")).expect("the journal can be written");
+    }
+    let last = &journal[journal.len().saturating_sub(LINES_SHOWN)..];
+    format!(
+        "seed {seed}: {violation}\n\nthe last events:\n{}\n\nseed {seed}: {violation}\n\
+         replay with: make simulate SEED={seed}",
+        last.join("\n")
+    )
+}
+
+fn print_statistics(world: &World) {
+    let mut totals = Totals::default();
+    totals.add(world);
+    println!("{totals:?}");
+}
+
+/// What the worlds have seen: a simulation in which nothing happens proves nothing.
+#[derive(Debug, Default)]
+struct Totals {
+    hours: i64,
+    events: u64,
+    commands: usize,
+    runs: usize,
+    leases: usize,
+    taken: usize,
+    processes: usize,
+    writes: u64,
+    refused_writes: u64,
+    ms: i64,
+}
+
+impl Totals {
+    fn add(&mut self, world: &World) {
+        self.ms += world.now - crate::world::clock::BEGIN;
+        self.hours = self.ms / 3_600_000;
+        self.events += world.events_handled;
+        self.commands += world.log.len();
+        self.runs += world.truth.runs.len();
+        self.leases += world.truth.grants.len();
+        self.taken += world
+            .truth
+            .grants
+            .values()
+            .filter(|grant| grant.taken_at.is_some())
+            .count();
+        self.processes += world.processes.len();
+        self.writes += world.results.written;
+        self.refused_writes += world.results.refused;
+    }
+}

@@ -1,0 +1,1 @@
+//! The named orders of events. Each holds with all rules, and breaks without the one it is about.

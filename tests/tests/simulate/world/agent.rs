@@ -1,0 +1,347 @@
+//! The shell around an agent: it dials, reads its mail in order, and reads the clock first.
+
+use std::collections::VecDeque;
+
+use agent_core::Agent;
+use agent_core::agent::{Action, Config, ConnectionId};
+use protocol::DurationMs;
+use protocol::message::{CoordinatorMessage, Incarnation};
+use protocol::supervisor::Event as Word;
+
+use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
+use super::{Event, World};
+use crate::invariants;
+
+#[derive(Debug)]
+pub struct AgentShell {
+    pub generation: u64,
+    pub core: Agent,
+    pub stopped: bool,
+    inbox: VecDeque<Input>,
+    tick_at: i64,
+    /// Its end of the supervisor's socket.
+    socket: Option<u64>,
+    /// The connection that is being made.
+    pub(super) dialing: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Input {
+    Connected(u64),
+    Message(u64, CoordinatorMessage),
+    Disconnected(u64),
+    Word(u64, Box<Word>),
+    SupervisorGone(u64),
+}
+
+impl World {
+    pub fn start_agent(&mut self, host: usize) {
+        if !self.hosts[host].up || self.hosts[host].agent.is_some() {
+            return;
+        }
+        let generation = self.fresh_id();
+        self.note(|_| format!("host {host}: agent {generation} starts"));
+        let config = Config {
+            incarnation: Incarnation(generation),
+            slots: self.hosts[host].slots,
+            output_directory: "/var/lib/matins/output".to_owned(),
+            path: "/usr/bin:/bin".to_owned(),
+        };
+        self.hosts[host].agent = Some(AgentShell {
+            generation,
+            core: Agent::new(config, self.rules),
+            stopped: false,
+            inbox: VecDeque::new(),
+            tick_at: i64::MAX,
+            socket: None,
+            dialing: None,
+        });
+        self.after(2, Event::AgentDialsSupervisor(host, generation));
+        self.dial_later(host, 0);
+    }
+
+    pub fn kill_agent(&mut self, host: usize) {
+        let Some(agent) = self.hosts[host].agent.take() else {
+            return;
+        };
+        self.note(|_| format!("host {host}: agent killed"));
+        if let Some(socket) = agent.socket {
+            self.close_supervisor_socket(host, socket);
+        }
+        let orphaned: Vec<u64> = self.connections_of(host).collect();
+        for id in orphaned {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.agent_open = false;
+            }
+            self.end_vanished(id, Direction::Up, IDLE_TIMEOUT_MS);
+        }
+    }
+
+    /// SIGTERM: it says goodbye and leaves the attempts to the supervisor.
+    pub fn ask_agent_to_stop(&mut self, host: usize) {
+        let open: Vec<u64> = self.connections_of(host).collect();
+        for id in open {
+            self.close_from_agent(id);
+        }
+        self.kill_agent(host);
+    }
+
+    pub fn stop_agent(&mut self, host: usize) {
+        self.note(|_| format!("host {host}: agent stopped"));
+        if let Some(agent) = self.hosts[host].agent.as_mut() {
+            agent.stopped = true;
+        }
+        for id in self.connections_of(host).collect::<Vec<_>>() {
+            self.after(IDLE_TIMEOUT_MS, Event::AgentStallLasts(host, id));
+        }
+    }
+
+    /// The coordinator hears nothing from an agent that stands still.
+    pub(super) fn agent_stall_lasts(&mut self, host: usize, id: u64) {
+        let stands =
+            self.hosts[host].stalled || self.hosts[host].agent.as_ref().is_some_and(|a| a.stopped);
+        if stands {
+            self.time_out(id, Direction::Up);
+        }
+    }
+
+    /// Goes on: what lay in the socket is read before the timers run, which is the worst order.
+    pub fn resume_agent(&mut self, host: usize) {
+        self.note(|_| format!("host {host}: agent goes on"));
+        if let Some(agent) = self.hosts[host].agent.as_mut() {
+            agent.stopped = false;
+        }
+        self.read_agent_inbox(host);
+        self.tick_agent(host);
+    }
+
+    // -- dialing ------------------------------------------------------------------------------
+
+    pub(super) fn dial_later(&mut self, host: usize, pause_ms: i64) {
+        let Some(agent) = self.hosts[host].agent.as_ref() else {
+            return;
+        };
+        let generation = agent.generation;
+        let after = pause_ms + self.rng.between(20, 1_000);
+        self.after(after, Event::Dial(host, generation));
+    }
+
+    pub(super) fn dial_if_needed(&mut self, host: usize, generation: u64) {
+        let machine = &self.hosts[host];
+        let Some(agent) = machine
+            .agent
+            .as_ref()
+            .filter(|a| a.generation == generation)
+        else {
+            return;
+        };
+        if machine.stalled || agent.stopped {
+            self.dial_later(host, 0);
+        } else if !agent.core.is_connected() && agent.dialing.is_none() {
+            self.dial(host);
+        }
+    }
+
+    /// The path has changed: a second connection is made while the first still stands.
+    pub fn change_path(&mut self, host: usize) {
+        self.note(|_| format!("host {host}: dials anew on another path"));
+        self.dial(host);
+    }
+
+    // -- inputs ---------------------------------------------------------------------------------
+
+    pub(super) fn hand_to_agent(&mut self, id: u64, host: usize, generation: u64, frame: Frame) {
+        let Some(agent) = self.hosts[host].agent.as_mut() else {
+            return;
+        };
+        if agent.generation != generation {
+            return;
+        }
+        let input = match frame {
+            Frame::Accepted => {
+                if agent.dialing == Some(id) {
+                    agent.dialing = None;
+                }
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.agent_open = true;
+                }
+                Input::Connected(id)
+            }
+            Frame::FromCoordinator(message) => {
+                self.note(|_| super::brief_down(host, &message));
+                Input::Message(id, message)
+            }
+            Frame::Close => Input::Disconnected(id),
+            Frame::Hello | Frame::FromAgent(_) => return,
+        };
+        self.feed_agent(host, input);
+    }
+
+    pub(super) fn supervisor_says(&mut self, host: usize, socket: u64, word: Box<Word>) {
+        self.feed_agent(host, Input::Word(socket, word));
+    }
+
+    pub(super) fn supervisor_gone(&mut self, host: usize) {
+        if let Some(socket) = self.hosts[host].agent.as_ref().and_then(|a| a.socket) {
+            self.feed_agent(host, Input::SupervisorGone(socket));
+        }
+    }
+
+    pub(super) fn agent_dials_supervisor(&mut self, host: usize, generation: u64) {
+        let socket = self.fresh_id();
+        let machine = &mut self.hosts[host];
+        let has_supervisor = machine.supervisor.is_some();
+        let Some(agent) = machine
+            .agent
+            .as_mut()
+            .filter(|a| a.generation == generation)
+        else {
+            return;
+        };
+        if agent.socket.is_some() {
+            return;
+        }
+        if agent.stopped || machine.stalled || !has_supervisor {
+            self.after(200, Event::AgentDialsSupervisor(host, generation));
+            return;
+        }
+        agent.socket = Some(socket);
+        self.connect_to_supervisor(host, socket);
+    }
+
+    fn feed_agent(&mut self, host: usize, input: Input) {
+        let stalled = self.hosts[host].stalled;
+        let Some(agent) = self.hosts[host].agent.as_mut() else {
+            return;
+        };
+        agent.inbox.push_back(input);
+        if !agent.stopped && !stalled {
+            self.read_agent_inbox(host);
+        }
+    }
+
+    pub(super) fn read_agent_inbox(&mut self, host: usize) {
+        while let Some(agent) = self.hosts[host].agent.as_mut()
+            && let Some(input) = agent.inbox.pop_front()
+        {
+            self.agent_input(host, input);
+            self.drain_agent(host);
+        }
+    }
+
+    fn agent_input(&mut self, host: usize, input: Input) {
+        let now = self.host_now(host);
+        let Some(agent) = self.hosts[host].agent.as_mut() else {
+            return;
+        };
+        match input {
+            Input::Connected(id) => agent.core.handle_connected(ConnectionId(id), now),
+            Input::Message(id, message) => {
+                agent.core.handle_message(ConnectionId(id), message, now)
+            }
+            Input::Disconnected(id) => {
+                agent.core.handle_disconnected(ConnectionId(id), now);
+                self.agent_lost(host, id, DurationMs::ZERO);
+            }
+            Input::Word(socket, word) if agent.socket == Some(socket) => match *word {
+                Word::Table(table) => agent.core.handle_supervisor_up(table, now),
+                word => agent.core.handle_supervisor(word, now),
+            },
+            Input::SupervisorGone(socket) if agent.socket == Some(socket) => {
+                agent.socket = None;
+                agent.core.handle_supervisor_down(now);
+                let generation = agent.generation;
+                self.after(200, Event::AgentDialsSupervisor(host, generation));
+            }
+            Input::Word(..) | Input::SupervisorGone(_) => {}
+        }
+    }
+
+    fn agent_lost(&mut self, host: usize, id: u64, pause: DurationMs) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.agent_open = false;
+        }
+        let connected = self.hosts[host]
+            .agent
+            .as_ref()
+            .is_some_and(|agent| agent.core.is_connected());
+        if !connected {
+            self.dial_later(host, pause.0);
+        }
+    }
+
+    pub(super) fn agent_timer(&mut self, host: usize) {
+        let (now, stalled) = (self.now, self.hosts[host].stalled);
+        if let Some(agent) = self.hosts[host].agent.as_ref()
+            && !agent.stopped
+            && !stalled
+            && now >= agent.tick_at
+        {
+            self.tick_agent(host);
+        }
+    }
+
+    fn tick_agent(&mut self, host: usize) {
+        let now = self.host_now(host);
+        if let Some(agent) = self.hosts[host].agent.as_mut() {
+            agent.tick_at = i64::MAX;
+            agent.core.handle_tick(now);
+            self.drain_agent(host);
+        }
+    }
+
+    fn drain_agent(&mut self, host: usize) {
+        while let Some(agent) = self.hosts[host].agent.as_mut()
+            && let Some(action) = agent.core.poll_action()
+        {
+            self.agent_acts(host, action);
+        }
+        let true_now = self.now;
+        let machine = &mut self.hosts[host];
+        let clock = machine.clock;
+        if let Some(agent) = machine.agent.as_mut()
+            && let Some(wanted) = agent.core.poll_timeout()
+        {
+            let at = clock.true_time_of(wanted, true_now).max(true_now + 1);
+            if at < agent.tick_at {
+                agent.tick_at = at;
+                self.at(at, Event::AgentTimer(host));
+            }
+        }
+    }
+
+    fn agent_acts(&mut self, host: usize, action: Action) {
+        let now = self.host_now(host);
+        match action {
+            Action::Send {
+                connection,
+                message,
+            } => {
+                self.note_sent(host, connection.0, &message);
+                self.send(connection.0, Direction::Up, Frame::FromAgent(message));
+            }
+            Action::Disconnect { connection, reason } => {
+                self.note(|_| {
+                    format!(
+                        "host {host}: agent closes connection {}: {reason}",
+                        connection.0
+                    )
+                });
+                self.close_from_agent(connection.0);
+                self.agent_lost(host, connection.0, reason.pause());
+            }
+            Action::Supervise(request) => {
+                invariants::leases::on_request(self, host, &request);
+                let socket = self.hosts[host].agent.as_ref().and_then(|a| a.socket);
+                if let Some(socket) = socket {
+                    self.request_of_supervisor(host, socket, request);
+                }
+            }
+            Action::ReadTail { token, .. } => {
+                if let Some(agent) = self.hosts[host].agent.as_mut() {
+                    agent.core.handle_tail(token, "last words".to_owned(), now);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The coordinator's machine: one ledger that survives everything here, and the processes that
+//! lead over it.
+//!
+//! The shell around a core is modelled with its two threads: one that feeds the core, one that
+//! commits. While a batch is on its way to the disk, further proposals gather for the next; a
+//! crash in that window loses the batch, or keeps it without anybody having heard.
+
+use std::collections::VecDeque;
+
+use coordinator_core::{
+    Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
+};
+use ledger::{Done, Outcome, Proposal, Store};
+use protocol::message::{AgentMessage, Incarnation, Nonce};
+use protocol::{AgentName, Now, Rule};
+
+use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
+use super::{Event, World};
+use crate::invariants;
+
+/// How long after a stall's end the network's threads take to hand on what lay in the sockets,
+/// while the timers have run already.
+const READERS_LAG_MS: i64 = 20;
+
+/// A proposal that the core did not make.
+const NOBODYS: ProposalId = ProposalId(u64::MAX);
+
+/// The gate sees a step of a second, measured from where the clock stood while it was believed.
+/// That may be up to a second from where it was just before, so a larger step is seen for sure.
+const STEP_MS: i64 = 2_000;
+
+/// One coordinator process.
+pub struct Leader {
+    pub core: Core,
+    /// How far its wall clock was ahead of its boot clock when it last looked.
+    offset: i64,
+    /// When it could last see that its clock had been set.
+    pub stepped_at: Option<i64>,
+    /// Proposals that the next batch will take.
+    queue: Vec<(ProposalId, Proposal)>,
+    /// On its way to the disk.
+    pub batch: Vec<(ProposalId, Proposal)>,
+    pub stopped: bool,
+    /// Inputs of a stopped process, and of one whose readers lag.
+    inbox: VecDeque<Input>,
+    readers_lag: bool,
+    tick_at: i64,
+    /// Whether its batches reach the ledger: not on the wrong side of a cut.
+    pub may_commit: bool,
+    pub has_quorum: bool,
+    rounds_waiting: Vec<u64>,
+}
+
+impl Leader {
+    /// Whether it has not yet heard of everything that was committed.
+    pub fn lags(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+}
+
+fn offset(now: Now) -> i64 {
+    now.wall.0 - now.boot.0
+}
+
+enum Input {
+    Accept(ConnId, AgentName),
+    Message(ConnId, AgentMessage),
+    Disconnected(ConnId),
+    Quorum(u64),
+    Outcomes(Vec<(ProposalId, Outcome)>),
+    Request(RequestId, Request),
+    Tick,
+}
+
+impl Input {
+    fn is_from_network(&self) -> bool {
+        matches!(
+            self,
+            Input::Accept(..) | Input::Message(..) | Input::Disconnected(_)
+        )
+    }
+}
+
+impl World {
+    pub fn coordinator_now(&self) -> Now {
+        self.coordinator_clock.read(self.now)
+    }
+
+    /// Starts a coordinator process; agents dial it from now on.
+    pub fn start_leader(&mut self) -> u64 {
+        let generation = self.fresh_id();
+        let set = self.store.working_set().expect("the ledger can be read");
+        invariants::indexes::on_load(self, &set);
+        let config = Config {
+            node: format!("node-{generation}"),
+            incarnation: Incarnation(generation),
+        };
+        let core = Core::new(config, set, self.coordinator_now(), self.rules);
+        self.note(|_| format!("coordinator {generation} starts"));
+        self.leaders.insert(
+            generation,
+            Leader {
+                core,
+                offset: offset(self.coordinator_now()),
+                stepped_at: None,
+                queue: Vec::new(),
+                batch: Vec::new(),
+                stopped: false,
+                inbox: VecDeque::new(),
+                readers_lag: false,
+                tick_at: i64::MAX,
+                may_commit: true,
+                has_quorum: true,
+                rounds_waiting: Vec::new(),
+            },
+        );
+        self.front = generation;
+        self.drain_leader(generation);
+        generation
+    }
+
+    /// Kills the process. `keep`: whether a batch on its way to the disk had reached it.
+    pub fn crash_leader(&mut self, generation: u64, keep: bool) {
+        let Some(leader) = self.leaders.remove(&generation) else {
+            return;
+        };
+        let lost = leader.batch.len();
+        self.note(|_| {
+            format!("coordinator {generation} dies; {lost} commands on their way, kept: {keep}")
+        });
+        if self.rules.on(Rule::GrantBeforeWord) {
+            if keep && leader.may_commit {
+                let outcomes = self.apply_batch(&leader.batch);
+                self.publish(generation, &outcomes);
+            }
+        } else if !keep {
+            self.roll_back();
+        }
+        let orphaned: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.leader == generation)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in orphaned {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.leader_open = false;
+            }
+            let within = self.rng.span(200, IDLE_TIMEOUT_MS);
+            self.end_vanished(id, Direction::Down, within);
+        }
+    }
+
+    pub fn stop_leader(&mut self, generation: u64) {
+        self.note(|_| format!("coordinator {generation} stands still"));
+        if let Some(leader) = self.leaders.get_mut(&generation) {
+            leader.stopped = true;
+        }
+        // Nobody answers the agents any more, and their connections time out.
+        let deaf: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.leader == generation)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in deaf {
+            self.after(IDLE_TIMEOUT_MS, Event::StallLasts(generation, id));
+        }
+    }
+
+    pub(super) fn stall_lasts(&mut self, generation: u64, connection: u64) {
+        if self.leaders.get(&generation).is_some_and(|l| l.stopped) {
+            self.time_out(connection, Direction::Down);
+        }
+    }
+
+    /// The process goes on: its timers first, then what its threads had queued, and what lay in
+    /// the sockets a little later.
+    pub fn resume_leader(&mut self, generation: u64) {
+        self.note(|_| format!("coordinator {generation} goes on"));
+        let Some(leader) = self.leaders.get_mut(&generation) else {
+            return;
+        };
+        leader.stopped = false;
+        leader.readers_lag = true;
+        let (network, queued): (VecDeque<Input>, VecDeque<Input>) =
+            std::mem::take(&mut leader.inbox)
+                .into_iter()
+                .partition(Input::is_from_network);
+        leader.inbox = network;
+        self.feed(generation, Input::Tick);
+        for input in queued {
+            self.feed(generation, input);
+        }
+        self.after(READERS_LAG_MS, Event::ReadersCatchUp(generation));
+    }
+
+    pub(super) fn readers_catch_up(&mut self, generation: u64) {
+        let Some(leader) = self.leaders.get_mut(&generation) else {
+            return;
+        };
+        if leader.stopped {
+            return;
+        }
+        leader.readers_lag = false;
+        for input in std::mem::take(&mut leader.inbox) {
+            self.feed(generation, input);
+        }
+    }
+
+    /// Lets the quorum answer again, or no more.
+    pub fn set_quorum(&mut self, generation: u64, has_quorum: bool) {
+        let Some(leader) = self.leaders.get_mut(&generation) else {
+            return;
+        };
+        leader.has_quorum = has_quorum;
+        if has_quorum {
+            for round in std::mem::take(&mut leader.rounds_waiting) {
+                self.after(2, Event::Quorum(generation, round));
+            }
+        } else {
+            self.quorum_withheld_at = self.now;
+        }
+    }
+
+    /// A person asks the coordinator in front.
+    pub fn request(&mut self, request: Request) -> RequestId {
+        let id = RequestId(self.fresh_id());
+        self.note(|_| format!("a person asks: {}", super::people::brief(&request)));
+        let generation = self.front;
+        self.feed(generation, Input::Request(id, request));
+        id
+    }
+
+    pub fn leader(&self) -> Option<&Leader> {
+        self.leaders.get(&self.front)
+    }
+
+    pub(super) fn hand_to_leader(&mut self, id: u64, generation: u64, host: usize, frame: Frame) {
+        if !self.leaders.contains_key(&generation) {
+            return;
+        }
+        let conn = ConnId(id);
+        let input = match frame {
+            Frame::Hello => Input::Accept(conn, self.hosts[host].identity.clone()),
+            Frame::FromAgent(message) => {
+                self.note(|_| super::brief_up(host, &message));
+                if generation == self.front {
+                    self.note_arrival(host, &message);
+                }
+                Input::Message(conn, message)
+            }
+            Frame::Close => Input::Disconnected(conn),
+            Frame::Accepted | Frame::FromCoordinator(_) => return,
+        };
+        self.feed(generation, input);
+    }
+
+    pub(super) fn tick_leader(&mut self, generation: u64) {
+        let now = self.now;
+        if let Some(leader) = self.leaders.get_mut(&generation)
+            && now >= leader.tick_at
+        {
+            leader.tick_at = i64::MAX;
+            if !leader.stopped {
+                self.feed(generation, Input::Tick);
+            }
+        }
+    }
+
+    /// The voters answer only to the leader that the log knows.
+    pub(super) fn quorum_answers(&mut self, generation: u64, round: u64) {
+        let reigns = self
+            .leaders
+            .get(&generation)
+            .and_then(|leader| leader.core.epoch());
+        if reigns == self.truth.set.epoch {
+            self.feed(generation, Input::Quorum(round));
+        }
+    }
+
+    pub(super) fn batch_is_durable(&mut self, generation: u64) {
+        let Some(leader) = self.leaders.get_mut(&generation) else {
+            return;
+        };
+        if !leader.may_commit {
+            return;
+        }
+        let batch = std::mem::take(&mut leader.batch);
+        if self.rules.on(Rule::GrantBeforeWord) {
+            let outcomes = self.apply_batch(&batch);
+            self.publish(generation, &outcomes);
+            self.feed(generation, Input::Outcomes(outcomes));
+        } else {
+            self.log
+                .extend(batch.into_iter().map(|(_, proposal)| proposal));
+            self.drain_leader(generation);
+        }
+    }
+
+    fn feed(&mut self, generation: u64, input: Input) {
+        let now = self.coordinator_now();
+        let Some(leader) = self.leaders.get_mut(&generation) else {
+            return;
+        };
+        if leader.stopped || (leader.readers_lag && input.is_from_network()) {
+            leader.inbox.push_back(input);
+            return;
+        }
+        let moved = offset(now) - leader.offset;
+        leader.offset = offset(now);
+        if moved.abs() > STEP_MS {
+            leader.stepped_at = Some(self.now);
+        }
+        match input {
+            Input::Tick => leader.core.handle_tick(now),
+            Input::Quorum(round) => leader.core.handle_quorum(round, now),
+            Input::Outcomes(outcomes) => leader.core.handle_outcomes(outcomes, now),
+            Input::Request(id, request) => leader.core.handle_request(id, request, now),
+            Input::Message(conn, message) => leader.core.handle_message(conn, message, now),
+            Input::Disconnected(conn) => {
+                leader.core.handle_disconnected(conn, now);
+                if let Some(connection) = self.connections.get_mut(&conn.0) {
+                    connection.leader_open = false;
+                }
+            }
+            Input::Accept(conn, name) => {
+                if let Some(connection) = self.connections.get_mut(&conn.0) {
+                    connection.leader_open = true;
+                }
+                let nonce = Nonce(self.rng.next());
+                leader.core.handle_connected(conn, name, nonce, now);
+                self.send(conn.0, Direction::Down, Frame::Accepted);
+            }
+        }
+        self.drain_leader(generation);
+    }
+
+    /// Takes out everything the core has decided, begins the next batch, and sets the timer.
+    fn drain_leader(&mut self, generation: u64) {
+        loop {
+            let mut idle = true;
+            while let Some(leader) = self.leaders.get_mut(&generation)
+                && let Some((id, proposal)) = leader.core.poll_proposal()
+            {
+                leader.queue.push((id, proposal.clone()));
+                invariants::on_propose(self, generation, &proposal);
+                idle = false;
+            }
+            while let Some(leader) = self.leaders.get_mut(&generation)
+                && let Some(effect) = leader.core.poll_effect()
+            {
+                self.perform(generation, effect);
+                idle = false;
+            }
+            idle &= !self.begin_batch(generation);
+            if idle {
+                break;
+            }
+        }
+        self.schedule_tick(generation);
+    }
+
+    fn begin_batch(&mut self, generation: u64) -> bool {
+        let now = self.coordinator_now();
+        let (shortest, longest) = self.commit_ms;
+        let Some(leader) = self.leaders.get_mut(&generation) else {
+            return false;
+        };
+        if leader.queue.is_empty() || !leader.batch.is_empty() {
+            return false;
+        }
+        leader.batch = std::mem::take(&mut leader.queue);
+        if !self.rules.on(Rule::GrantBeforeWord) {
+            // The word goes out first, and the disk is hoped for.
+            let batch = leader.batch.clone();
+            let outcomes = self.apply_unlogged(&batch);
+            if let Some(leader) = self.leaders.get_mut(&generation) {
+                leader.core.handle_outcomes(outcomes, now);
+            }
+        }
+        let after = self.rng.between(shortest, longest);
+        self.after(after, Event::BatchIsDurable(generation));
+        true
+    }
+
+    fn schedule_tick(&mut self, generation: u64) {
+        let now = self.coordinator_now();
+        let Some(leader) = self.leaders.get(&generation) else {
+            return;
+        };
+        let wanted = leader.core.poll_timeout(now);
+        let at = self.coordinator_clock.true_time_of(wanted, self.now) + self.tick_late_ms;
+        let at = at.max(self.now + 1);
+        if at < leader.tick_at {
+            if let Some(leader) = self.leaders.get_mut(&generation) {
+                leader.tick_at = at;
+            }
+            self.at(at, Event::LeaderTick(generation));
+        }
+    }
+
+    fn perform(&mut self, generation: u64, effect: Effect) {
+        match effect {
+            Effect::Send { conn, message } => {
+                self.send(conn.0, Direction::Down, Frame::FromCoordinator(message));
+            }
+            Effect::Close { conn, reason } => {
+                self.note(|_| format!("coordinator closes connection {}: {reason}", conn.0));
+                self.close_from_leader(conn.0);
+            }
+            Effect::Reply { request, answer } => self.answered(request, answer),
+            Effect::ConfirmQuorum { round } => {
+                if let Some(leader) = self.leaders.get_mut(&generation) {
+                    if leader.has_quorum {
+                        let after = self.rng.between(1, 5);
+                        self.after(after, Event::Quorum(generation, round));
+                    } else {
+                        leader.rounds_waiting.push(round);
+                    }
+                }
+            }
+            Effect::StepDown => {
+                self.crash_leader(generation, false);
+                if self.front == generation {
+                    self.after(1_000, Event::StartLeader);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, request: RequestId, answer: Result<Done, RequestError>) {
+        self.note(|_| match &answer {
+            Ok(done) => format!("answer: {done:?}"),
+            Err(error) => format!("answer: {error}"),
+        });
+        let twice = self.answers.insert(request, answer).is_some();
+        self.require(!twice, "P1", "one answer to a request", || {
+            format!("{request:?} was answered twice")
+        });
+    }
+
+    fn apply_batch(&mut self, batch: &[(ProposalId, Proposal)]) -> Vec<(ProposalId, Outcome)> {
+        let outcomes = self.apply_unlogged(batch);
+        self.log
+            .extend(batch.iter().map(|(_, proposal)| proposal.clone()));
+        outcomes
+    }
+
+    fn apply_unlogged(&mut self, batch: &[(ProposalId, Proposal)]) -> Vec<(ProposalId, Outcome)> {
+        let proposals: Vec<Proposal> = batch.iter().map(|(_, p)| p.clone()).collect();
+        let outcomes = self
+            .store
+            .propose(&proposals)
+            .expect("the ledger takes any batch");
+        for (proposal, outcome) in proposals.iter().zip(&outcomes) {
+            self.note(|_| super::truth::brief_commit(proposal, outcome));
+            invariants::on_commit(self, proposal, outcome);
+        }
+        let ids = batch.iter().map(|(id, _)| *id);
+        ids.zip(outcomes).collect()
+    }
+
+    /// A command reaches the ledger that no core hears of: one that was sent twice.
+    pub fn apply_again(&mut self, proposal: Proposal) {
+        let outcomes = self.apply_batch(&[(NOBODYS, proposal)]);
+        self.publish(u64::MAX, &outcomes);
+    }
+
+    /// Every process that follows the log learns what another's commands have changed.
+    fn publish(&mut self, proposer: u64, outcomes: &[(ProposalId, Outcome)]) {
+        let others: Vec<u64> = self
+            .leaders
+            .iter()
+            .filter(|(generation, leader)| **generation != proposer && leader.may_commit)
+            .map(|(&generation, _)| generation)
+            .collect();
+        for other in others {
+            let outcomes = outcomes
+                .iter()
+                .map(|(_, outcome)| (NOBODYS, outcome.clone()));
+            self.feed(other, Input::Outcomes(outcomes.collect()));
+        }
+    }
+
+    /// Back to what had reached the disk: the word of the rest was given too early.
+    fn roll_back(&mut self) {
+        self.store = self.replayed();
+        self.truth.set = self.store.working_set().expect("the ledger can be read");
+    }
+
+    /// A ledger made anew from every command that was ever committed.
+    pub fn replayed(&self) -> Store {
+        let mut store = Store::open_in_memory(self.rules).expect("a ledger in memory");
+        for batch in self.log.chunks(64) {
+            store.propose(batch).expect("the ledger takes any batch");
+        }
+        store
+    }
+}

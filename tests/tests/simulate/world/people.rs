@@ -1,0 +1,243 @@
+//! What people hand over and ask for.
+
+use std::sync::Arc;
+
+use coordinator_core::{Request, RequestError};
+use jobs::Manifest;
+use ledger::command::{RerunScope, Verdict};
+use ledger::{Done, JobRow, RunRow};
+use protocol::{JobName, RunId, WallMs};
+use serde_json::json;
+
+use super::{Held, World};
+
+/// A job as a person writes it, with values that suit a simulation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub name: String,
+    pub renamed_from: Option<String>,
+    pub cron: String,
+    pub timezone: String,
+    pub safe: bool,
+    pub shards: u32,
+    pub overlap: &'static str,
+    pub misfire: Misfire,
+    pub late_after_s: u32,
+    pub retries: u32,
+    pub backoff_s: Vec<u32>,
+    pub timeout_s: u32,
+    pub takeover_s: u32,
+    pub start_deadline_s: Option<u32>,
+    /// Makes a version of it that differs in nothing that matters.
+    pub purpose: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfire {
+    RunNow,
+    Skip,
+    Within(u32),
+}
+
+impl Job {
+    pub fn every_minute(name: &str) -> Job {
+        Job {
+            name: name.to_owned(),
+            renamed_from: None,
+            cron: "* * * * *".to_owned(),
+            timezone: "Etc/UTC".to_owned(),
+            safe: true,
+            shards: 1,
+            overlap: "forbid",
+            misfire: Misfire::RunNow,
+            late_after_s: 60,
+            retries: 3,
+            backoff_s: vec![1, 5, 30],
+            timeout_s: 300,
+            takeover_s: 60,
+            start_deadline_s: None,
+            purpose: "to be simulated".to_owned(),
+        }
+    }
+
+    pub fn every(name: &str, seconds: u32) -> Job {
+        let cron = format!("@every {seconds}s");
+        Job {
+            cron,
+            ..Job::every_minute(name)
+        }
+    }
+
+    /// Fires once, in an hour that no test reaches but by asking.
+    pub fn on_demand(name: &str) -> Job {
+        let cron = "0 0 1 1 *".to_owned();
+        Job {
+            cron,
+            ..Job::every_minute(name)
+        }
+    }
+
+    pub fn manifest(&self) -> Arc<Manifest> {
+        let misfire = match self.misfire {
+            Misfire::RunNow => json!({ "policy": "run_now", "after": seconds(self.late_after_s) }),
+            Misfire::Skip => json!({ "policy": "skip", "after": seconds(self.late_after_s) }),
+            Misfire::Within(within) => json!({
+                "policy": "within",
+                "within": seconds(within),
+                "after": seconds(self.late_after_s),
+            }),
+        };
+        let backoff: Vec<String> = self.backoff_s.iter().map(|&s| seconds(s)).collect();
+        let mut manifest = json!({
+            "name": self.name,
+            "purpose": self.purpose,
+            "owner": "simulation",
+            "repeatable": { "safe": self.safe, "how": "replaces its rows" },
+            "schedule": { "cron": self.cron, "timezone": self.timezone },
+            "misfire": misfire,
+            "overlap": self.overlap,
+            "expected_duration": "10s",
+            "timeout": seconds(self.timeout_s),
+            "shards": self.shards,
+            "retry": { "at_most": self.retries, "backoff": backoff },
+            "takeover_after": seconds(self.takeover_s),
+            "run": { "exec": ["/bin/job", "{shard}/{shards}"] },
+        });
+        if let Some(old) = &self.renamed_from {
+            manifest["renamed_from"] = json!(old);
+        }
+        if let Some(deadline) = self.start_deadline_s {
+            manifest["start_deadline"] = json!(seconds(deadline));
+        }
+        let manifest = Manifest::from_json(&manifest.to_string());
+        Arc::new(manifest.expect("a manifest of a simulation is a good one"))
+    }
+}
+
+fn seconds(n: u32) -> String {
+    format!("{n}s")
+}
+
+/// How long a person waits for an answer.
+const PATIENCE_MS: i64 = 60_000;
+
+const BY: &str = "operator";
+
+impl World {
+    /// Asks, and runs the world until there is an answer.
+    pub fn ask(
+        &mut self,
+        request: Request,
+    ) -> Result<Result<Done, RequestError>, super::Violation> {
+        let id = self.request(request);
+        self.run_until("a request is answered", PATIENCE_MS, |w| {
+            w.answers.contains_key(&id)
+        })?;
+        Ok(self.answers[&id].clone())
+    }
+
+    /// Asks for something that must be granted.
+    pub fn must(&mut self, request: Request) -> Result<Done, super::Violation> {
+        let text = brief(&request);
+        let answer = self.ask(request)?;
+        match answer {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                self.require(false, "P1", "a fair request is granted", || {
+                    format!("{text}: {error}")
+                });
+                Err(self.holds().expect_err("just broken"))
+            }
+        }
+    }
+
+    pub fn put(&mut self, job: &Job) -> Held {
+        self.must(put(job)).map(|_| ())
+    }
+
+    pub fn run_now(&mut self, job: &str) -> Result<RunId, super::Violation> {
+        match self.must(run(job, None))? {
+            Done::RunStarted { run_id, .. } => Ok(run_id),
+            other => panic!("a run was asked for, the answer is {other:?}"),
+        }
+    }
+
+    pub fn job(&self, name: &str) -> &JobRow {
+        let found = self
+            .truth
+            .set
+            .jobs
+            .values()
+            .find(|job| job.name.as_str() == name);
+        found.unwrap_or_else(|| panic!("no job {name}"))
+    }
+
+    pub fn open_run(&self, run_id: RunId) -> Option<&RunRow> {
+        self.truth.set.runs.get(&run_id)
+    }
+}
+
+pub fn put(job: &Job) -> Request {
+    Request::PutJob {
+        manifest: job.manifest(),
+        by: BY.to_owned(),
+    }
+}
+
+pub fn delete(job: &str) -> Request {
+    Request::DeleteJob {
+        job: name(job),
+        by: BY.to_owned(),
+    }
+}
+
+pub fn run(job: &str, instant: Option<WallMs>) -> Request {
+    Request::Run {
+        job: name(job),
+        instant,
+        by: BY.to_owned(),
+        reason: "asked for".to_owned(),
+    }
+}
+
+pub fn rerun(run_id: RunId) -> Request {
+    Request::Rerun {
+        run_id,
+        scope: RerunScope::Run,
+        by: BY.to_owned(),
+        reason: "again".to_owned(),
+    }
+}
+
+pub fn cancel(run_id: RunId) -> Request {
+    Request::Cancel {
+        run_id,
+        by: BY.to_owned(),
+        reason: "no more".to_owned(),
+    }
+}
+
+pub fn confirm(run_id: RunId, verdict: Verdict) -> Request {
+    Request::Confirm {
+        run_id,
+        shard: None,
+        verdict,
+        by: BY.to_owned(),
+        reason: "looked".to_owned(),
+    }
+}
+
+fn name(job: &str) -> JobName {
+    job.parse().expect("a good name")
+}
+
+pub fn brief(request: &Request) -> String {
+    match request {
+        Request::PutJob { manifest, .. } => format!(
+            "put {} ({})",
+            manifest.name,
+            manifest.schedule().spec().cron
+        ),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,147 @@
+//! What the log has said so far, kept by the world for itself: a mirror of the working set, and
+//! of every run and lease that ever was.
+
+use std::collections::BTreeMap;
+
+use ledger::{Change, Command, Namespace, Outcome, Proposal, WorkingSet};
+use protocol::{AgentId, JobId, RunId, Token, WallMs};
+
+use super::World;
+
+#[derive(Debug, Default)]
+pub struct Truth {
+    /// Commands that have been applied.
+    pub index: u64,
+    pub set: WorkingSet,
+    pub runs: BTreeMap<RunId, Facts>,
+    pub by_fire: BTreeMap<(JobId, Namespace, WallMs), RunId>,
+    pub grants: BTreeMap<Token, Grant>,
+    pub newest_grant: BTreeMap<(RunId, u32), Token>,
+    pub highest_position: i64,
+    /// Every version that ever was in force, and whether a second run of it is harmless.
+    pub safe: BTreeMap<(JobId, u32), bool>,
+    /// Leases whose expiry any core has ever proposed.
+    pub expiry_proposed: std::collections::BTreeSet<Token>,
+}
+
+/// What is known of a run for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    pub job_id: JobId,
+    pub namespace: Namespace,
+    pub fire_time: WallMs,
+    pub version: u32,
+    pub fence: Option<i64>,
+    /// Place in the log at which its newest execution left `waiting`.
+    pub admitted: u64,
+    /// How often a person has asked for it again.
+    pub asked: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Grant {
+    pub index: u64,
+    pub run_id: RunId,
+    pub shard: u32,
+    pub agent_id: AgentId,
+    pub execution: u32,
+    /// How often a person had asked for the run again, and where in the log its execution had
+    /// been admitted, when this was granted.
+    pub asked: u32,
+    pub admitted: u64,
+    /// True time at which its lease ended by expiry or by an attach.
+    pub taken_at: Option<i64>,
+    pub receipt_seen: bool,
+}
+
+impl Truth {
+    pub fn facts_of(&self, run_id: RunId) -> Facts {
+        self.runs.get(&run_id).copied().unwrap_or(Facts {
+            job_id: JobId(0),
+            namespace: Namespace::Manual,
+            fire_time: WallMs(0),
+            version: 0,
+            fence: None,
+            admitted: 0,
+            asked: 0,
+        })
+    }
+
+    pub fn granted_at(&self, token: Token) -> u64 {
+        self.grants.get(&token).map_or(0, |grant| grant.index)
+    }
+
+    /// Whether the token is its shard's lease now.
+    pub fn is_current(&self, token: Token) -> bool {
+        let Some(grant) = self.grants.get(&token) else {
+            return false;
+        };
+        self.lease_of(grant.run_id, grant.shard) == Some(token)
+    }
+
+    pub fn lease_of(&self, run_id: RunId, shard: u32) -> Option<Token> {
+        match self.set.shards.get(&(run_id, shard))?.state {
+            ledger::ShardState::Leased(lease) => Some(lease.token),
+            _ => None,
+        }
+    }
+
+    pub fn absorb(&mut self, change: &Change) {
+        match change {
+            Change::Run(run) => {
+                let index = self.index;
+                let facts = self.runs.entry(run.run_id).or_insert(Facts {
+                    job_id: run.job_id,
+                    namespace: run.namespace,
+                    fire_time: run.fire_time,
+                    version: run.version,
+                    fence: None,
+                    admitted: index,
+                    asked: 0,
+                });
+                if run.fence.is_some() && facts.fence != run.fence {
+                    facts.admitted = index;
+                }
+                facts.fence = run.fence.or(facts.fence);
+                self.by_fire
+                    .insert((run.job_id, run.namespace, run.fire_time), run.run_id);
+            }
+            Change::Version(version) => {
+                let safe = jobs::Manifest::from_json(&version.manifest).is_ok_and(|m| m.safe);
+                self.safe.insert((version.job_id, version.version), safe);
+            }
+            Change::Epoch(_) | Change::Job(_) | Change::Shard(_) | Change::Agent(_) => {}
+        }
+        self.set.absorb(change);
+    }
+}
+
+/// One line of the journal for a command and what became of it.
+pub fn brief_commit(proposal: &Proposal, outcome: &Outcome) -> String {
+    let command = match &proposal.command {
+        Command::PutJob(put) => format!("PutJob {}", put.manifest.name),
+        Command::Fire(fire) => format!(
+            "Fire {} v{} ({}, {}] {} decisions",
+            fire.job_id,
+            fire.version,
+            fire.from,
+            fire.through,
+            fire.decisions.len()
+        ),
+        other => format!("{other:?}"),
+    };
+    match &outcome.result {
+        Ok(done) => format!("  ledger: {command} -> {done:?}"),
+        Err(refusal) => format!("  ledger: {command} REFUSED {refusal}"),
+    }
+}
+
+impl World {
+    /// Takes over what a command changed.
+    pub fn absorb(&mut self, outcome: &Outcome) {
+        self.truth.index += 1;
+        for change in &outcome.changes {
+            self.truth.absorb(change);
+        }
+    }
+}
