@@ -183,9 +183,10 @@ impl Context<'_> {
 
     /// Writes a fire as the overlap policy lets it.
     fn write_fire(&mut self, new: &NewRun<'_>, policy: &Policy) -> Result<(RunId, RunState), Stop> {
-        let admission = self.judge_new(new.job_id, policy.overlap)?;
-        let Admission::Refuse(live) = admission else {
-            return self.write_admitted(new, admission);
+        let live = match self.judge_new(new.job_id, policy.overlap)? {
+            Admission::Start => return self.write_admitted(new, None),
+            Admission::Wait(behind) => return self.write_admitted(new, Some(behind)),
+            Admission::Refuse(live) => live,
         };
         let reason = format!("overlap: {live} is live, and the policy is forbid");
         let run = self.write_run(new, RunState::Skipped, Some(reason))?;
@@ -199,19 +200,14 @@ impl Context<'_> {
         Ok((run.row.run_id, RunState::Skipped))
     }
 
-    /// Writes a run that starts or waits.
+    /// Writes a run that starts, or waits behind another.
     pub(crate) fn write_admitted(
         &mut self,
         new: &NewRun<'_>,
-        admission: Admission,
+        behind: Option<RunId>,
     ) -> Result<(RunId, RunState), Stop> {
-        let mut run = match admission {
-            Admission::Wait(behind) | Admission::Refuse(behind) => {
-                self.write_run(new, RunState::Waiting, Some(waits_for(behind)))?
-            }
-            Admission::Start => self.write_run(new, RunState::Waiting, None)?,
-        };
-        if admission == Admission::Start {
+        let mut run = self.write_run(new, RunState::Waiting, behind.map(waits_for))?;
+        if behind.is_none() {
             self.make_ready(&mut run)?;
             self.update_run(&run)?;
         }

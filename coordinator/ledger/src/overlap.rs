@@ -77,13 +77,14 @@ impl Context<'_> {
         run.row.state = RunState::Ready;
         run.row.reason = None;
         let state = pending_at(self.at);
-        if self.shards(run.row.run_id)?.is_empty() {
+        let shards = self.shards(run.row.run_id)?;
+        if shards.is_empty() {
             for shard in 0..run.row.shards {
                 self.insert_shard(run, &Shard::new(run.row.run_id, shard, state))?;
             }
             return Ok(());
         }
-        for mut shard in self.shards(run.row.run_id)? {
+        for mut shard in shards {
             if matches!(shard.row.state, ShardState::Pending { .. }) {
                 self.move_shard(run, &mut shard, state, None)?;
             }

@@ -358,7 +358,11 @@ mod tests {
             reason: "half done".to_owned(),
         });
         at.finish(AttemptOutcome::Succeeded);
-        assert_eq!(at.bed.state(at.run), "failed");
+        assert_eq!(
+            at.bed
+                .view("SELECT state, needs_confirmation, succeeded FROM run_view"),
+            ["failed|1|0"]
+        );
 
         let mut at = granted(Bed::new(), "");
         at.expire();

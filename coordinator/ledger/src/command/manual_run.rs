@@ -29,14 +29,17 @@ impl ManualRun {
         let job = context.job(self.job_id)?;
         let policy = context.policy(job.job_id, job.version)?;
         let (namespace, fire_time) = self.place(context, &job)?;
-        let admission = context.judge_new(job.job_id, policy.overlap)?;
-        if let Admission::Refuse(live) = admission {
-            return Err(Refusal::Overlap {
-                live,
-                policy: policy.overlap.word().to_owned(),
+        let behind = match context.judge_new(job.job_id, policy.overlap)? {
+            Admission::Start => None,
+            Admission::Wait(behind) => Some(behind),
+            Admission::Refuse(live) => {
+                return Err(Refusal::Overlap {
+                    live,
+                    policy: policy.overlap.word().to_owned(),
+                }
+                .into());
             }
-            .into());
-        }
+        };
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         let new = NewRun {
             job_id: job.job_id,
@@ -49,7 +52,7 @@ impl ManualRun {
             shards: policy.shards,
             asked: Some((by, reason)),
         };
-        let (run_id, state) = context.write_admitted(&new, admission)?;
+        let (run_id, state) = context.write_admitted(&new, behind)?;
         context.audit(Audit {
             by,
             action: "run",

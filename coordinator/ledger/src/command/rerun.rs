@@ -277,6 +277,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rerun_has_all_its_retries_again() {
+        let mut bed = Bed::new();
+        let job = bed.job("retry: { at_most: 1, backoff: [1s] }");
+        let agent = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        let fail = |bed: &mut Bed| {
+            let token = bed.grant(run_id, 0, agent.1);
+            bed.ok(finish(agent.0, token, end(AttemptOutcome::Failed)));
+            bed.state(run_id)
+        };
+        assert_eq!(fail(&mut bed), "running");
+        assert_eq!(fail(&mut bed), "needs_confirmation");
+        bed.ok(whole(run_id));
+        assert_eq!(fail(&mut bed), "running");
+        assert_eq!(fail(&mut bed), "needs_confirmation");
+    }
+
+    #[test]
     fn without_a_fence_per_execution_the_old_one_stays() {
         let mut bed = Bed::without(Rule::FencePerExecution);
         let (run_id, _) = half_done(&mut bed);
