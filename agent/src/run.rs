@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId};
-use protocol::message::{AgentMessage, CoordinatorMessage, Incarnation, SLOTS_MAX};
+use protocol::message::{
+    AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, SLOTS_MAX,
+};
 use protocol::supervisor::{Event, Request, Table};
 use protocol::{Rules, SessionId, Token};
 use tokio::signal::unix::{SignalKind, signal};
@@ -279,7 +281,18 @@ impl Shell {
                 self.connections.insert(id, open);
                 self.core.handle_connected(id, now);
             }
-            Input::Message { id, message } => self.core.handle_message(id, message, now),
+            Input::Message { id, message } => {
+                if let CoordinatorBody::Start { token, work, .. } = &message.body {
+                    tracing::info!(
+                        job = %work.job,
+                        fire_time = %work.fire_time,
+                        shard = work.shard,
+                        %token,
+                        "asked to start an attempt"
+                    );
+                }
+                self.core.handle_message(id, message, now);
+            }
             Input::Disconnected { id, why } => {
                 let dialled = self.redial.under_way == Some(id);
                 if dialled {
@@ -351,12 +364,8 @@ impl Shell {
     }
 
     fn supervise(&mut self, request: Request) {
-        match &request {
-            Request::Launch(launch) => {
-                tracing::info!(token = %launch.token, program = launch.exec[0], "launching");
-            }
-            Request::Kill { token, cause } => tracing::warn!(%token, ?cause, "killing"),
-            _ => {}
+        if let Request::Kill { token, cause } = &request {
+            tracing::warn!(%token, ?cause, "killing an attempt");
         }
         let sent = self.requests.as_ref().map(|r| r.try_send(request).is_ok());
         if sent != Some(true) {

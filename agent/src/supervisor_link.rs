@@ -19,6 +19,9 @@ pub(crate) const REQUESTS_MAX: usize = 8192;
 /// It is a local process that is restarted within a second, so there is no long waiting.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Failures in a row, a second's worth, after which a person is told.
+const FAILURES_TOLD: u32 = 20;
+
 #[derive(Debug, thiserror::Error)]
 enum LinkError {
     #[error("connecting to the supervisor")]
@@ -41,7 +44,7 @@ enum LinkError {
 
 /// Runs for as long as anybody listens to `inputs`.
 pub(crate) async fn run(socket: PathBuf, inputs: mpsc::Sender<Input>) {
-    let mut told = String::new();
+    let mut failures = 0;
     while !inputs.is_closed() {
         let mut was_up = false;
         let error = match connect(&socket).await {
@@ -54,12 +57,16 @@ pub(crate) async fn run(socket: PathBuf, inputs: mpsc::Sender<Input>) {
         if was_up && inputs.send(Input::SupervisorDown).await.is_err() {
             return;
         }
-        // The same failure twenty times a second is worth one line.
-        let text = chain(&error);
-        if was_up || text != told {
-            tracing::warn!(error = text, socket = %socket.display(), "no line to the supervisor");
+        failures = if was_up {
+            0
+        } else {
+            failures.saturating_add(1)
+        };
+        // Both may have been started just now; and a failure that lasts is worth one line.
+        if was_up || failures == FAILURES_TOLD {
+            let error = chain(&error);
+            tracing::warn!(error, socket = %socket.display(), "no line to the supervisor");
         }
-        told = text;
         tokio::time::sleep(PAUSE).await;
     }
 }

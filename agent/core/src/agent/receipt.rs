@@ -46,7 +46,7 @@ pub(super) fn attempt_end(end: End) -> AttemptEnd {
     let (outcome, mut reason) = outcome(&end);
     if end.leftovers > 0 {
         let leftovers = format!(
-            "{} processes were left behind and had to be killed",
+            "processes left behind that had to be killed: {}",
             end.leftovers
         );
         reason = Some(match reason {
@@ -162,6 +162,6 @@ mod tests {
         ended.leftovers = 2;
         let got = attempt_end(ended);
         assert_eq!(got.outcome, AttemptOutcome::Succeeded);
-        assert!(got.reason.unwrap().contains("2 processes"));
+        assert!(got.reason.unwrap().ends_with("killed: 2"));
     }
 }
