@@ -44,7 +44,7 @@ enum LinkError {
 
 /// Runs for as long as anybody listens to `inputs`.
 pub(crate) async fn run(socket: PathBuf, inputs: mpsc::Sender<Input>) {
-    let mut failures = 0;
+    let mut failures: u32 = 0;
     while !inputs.is_closed() {
         let mut was_up = false;
         let error = match connect(&socket).await {
