@@ -50,6 +50,12 @@ impl WallMs {
         }
     }
 
+    /// The whole second that this instant lies in.
+    #[must_use]
+    pub const fn whole_second(self) -> WallMs {
+        WallMs(self.0 - self.0.rem_euclid(1000))
+    }
+
     /// Reads an RFC 3339 instant with any offset.
     pub fn parse_rfc3339(text: &str) -> Result<WallMs, chrono::ParseError> {
         DateTime::parse_from_rfc3339(text).map(|t| WallMs(t.timestamp_millis()))
@@ -202,6 +208,8 @@ mod tests {
         ] {
             assert_eq!(WallMs(ms).to_string(), expected);
         }
+        assert_eq!(WallMs(1_999).whole_second(), WallMs(1_000));
+        assert_eq!(WallMs(-1).whole_second(), WallMs(-1_000));
         let t = WallMs::parse_rfc3339("2026-11-29T10:00:00+08:00").unwrap();
         assert_eq!(t.to_string(), "2026-11-29T02:00:00Z");
     }

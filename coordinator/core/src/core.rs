@@ -502,8 +502,8 @@ impl Core {
                 job_id,
                 version: job.version,
                 from: job.fired_through,
-                through: now.wall,
-                decisions: trigger::decide(owed, now.wall, self.rules),
+                through: trigger::settles_through(now),
+                decisions: trigger::decide(owed, trigger::settles_through(now), self.rules),
             };
             self.moving.insert(job_id);
             self.propose(Flight::Fire(job_id), Command::Fire(fire), now);

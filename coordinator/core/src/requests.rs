@@ -161,7 +161,7 @@ impl Core {
                 let settle = self.settle(row, now);
                 let delete = DeleteJob {
                     job_id: row.job_id,
-                    cut_over: now.wall,
+                    cut_over: trigger::settles_through(now),
                     settle,
                     by,
                 };
@@ -224,7 +224,7 @@ impl Core {
         let settle = known.map(|row| self.settle(row, now));
         let put = PutJob {
             manifest: manifest.clone(),
-            cut_over: now.wall,
+            cut_over: trigger::settles_through(now),
             settle,
             by,
         };
@@ -274,9 +274,10 @@ impl Core {
     /// What the version in force owes up to now. Where its manifest cannot be read, nothing can be
     /// decided about its instants: they are recorded as a gap of unknown count.
     fn settle(&self, row: &JobRow, now: Now) -> Settlement {
+        let through = trigger::settles_through(now);
         let decisions = match self.owed(row) {
-            Some(owed) => trigger::decide(owed, now.wall, self.rules),
-            None => vec![trigger::unreadable(row.fired_through, now.wall)],
+            Some(owed) => trigger::decide(owed, through, self.rules),
+            None => vec![trigger::unreadable(row.fired_through, through)],
         };
         Settlement {
             version: row.version,

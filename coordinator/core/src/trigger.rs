@@ -11,7 +11,7 @@
 use jobs::{Instant, Manifest, MisfirePolicy};
 use ledger::command::{Decision, GapReason};
 use protocol::attempt::Trigger;
-use protocol::{DurationMs, Rule, Rules, WallMs};
+use protocol::{DurationMs, Now, Rule, Rules, WallMs};
 
 /// Most fires of one job that are treated as merely late in one decision; older ones count as
 /// missed. Keeps a one-second job with a long `misfire.after` from flooding the queue.
@@ -32,12 +32,19 @@ pub struct Owed<'a> {
     pub from: WallMs,
 }
 
+/// How far a decision made now settles a schedule: through the last whole second. Instants lie on
+/// whole seconds, and so do then watermarks, cut-overs, and the anchors of `@every`.
+pub fn settles_through(now: Now) -> WallMs {
+    now.wall.whole_second()
+}
+
 /// The next instant of the job after its watermark.
 pub fn next_fire(owed: Owed<'_>) -> Option<Instant> {
     owed.manifest.schedule().next_after(owed.anchor, owed.from)
 }
 
-/// Decides every instant in (`owed.from`, `through`], oldest first. `through` is now.
+/// Decides every instant in (`owed.from`, `through`], oldest first. `through` is now, as
+/// [`settles_through`] says it.
 pub fn decide(owed: Owed<'_>, through: WallMs, rules: Rules) -> Vec<Decision> {
     if through <= owed.from {
         return Vec::new();
