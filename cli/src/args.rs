@@ -302,6 +302,9 @@ pub(crate) struct Agent {
     /// Directory of the supervisor that runs on this host
     #[arg(long, value_name = "DIR")]
     pub(crate) supervisor: PathBuf,
+    /// Name of this host: start only if the certificate in --identity states it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<AgentName>,
     /// How many attempts at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: u32,

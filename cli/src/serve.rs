@@ -1,11 +1,14 @@
 //! The parts of Matins that stay: coordinator, agent, supervisor.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, gethostname, getppid};
+use protocol::AgentName;
 use tracing_subscriber::EnvFilter;
+use transport::Identity;
 
 use crate::args::{Agent, Child, Coordinator, Supervisor};
 use crate::failure::Failure;
@@ -32,6 +35,9 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
 pub(crate) fn agent(options: Agent) -> Result<(), Failure> {
     begin(&options.child)?;
     let what = format!("running an agent on {}", options.data.display());
+    if let Some(name) = &options.name {
+        check_name(&what, name, &options.identity)?;
+    }
     let options = agent::Options {
         identity_directory: options.identity,
         coordinator: options.coordinator,
@@ -40,6 +46,24 @@ pub(crate) fn agent(options: Agent) -> Result<(), Failure> {
         slots: options.slots,
     };
     block_on(&what, agent::run(options))
+}
+
+/// A host made from another's image carries the other's certificate, and would take its place.
+fn check_name(what: &str, name: &AgentName, identity: &Path) -> Result<(), Failure> {
+    let remedy = "see that --identity names the directory of this host's own identity";
+    let own = Identity::load(identity).map_err(|error| Failure::of_error(what, &error, remedy))?;
+    if own.name().name == *name {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        what,
+        format!(
+            "the certificate in {} is that of {}, not of {name}",
+            identity.display(),
+            own.name()
+        ),
+        remedy,
+    ))
 }
 
 /// Has one thread and nothing of a runtime, so that it stays as small as the host's life needs.

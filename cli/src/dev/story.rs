@@ -233,3 +233,160 @@ fn ended(run: &Run) -> Line {
         ended: Some(run.run),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: i64, state: &str) -> Run {
+        let mut run: Run = serde_json::from_value(serde_json::json!({
+            "run": format!("run-{id}"),
+            "job": "demo/hello",
+            "version": 1,
+            "namespace": "scheduled",
+            "fire_time": "2026-11-29T02:10:00Z",
+            "nominal": [],
+            "state": state,
+            "reason": null,
+            "execution": 1,
+            "execution_id": "exec-1",
+            "trigger": "scheduled",
+            "shards": 3,
+            "pending": 0,
+            "leased": 0,
+            "succeeded": 3,
+            "needs_confirmation": 0,
+            "cancelled": 0,
+            "admitted_at": "2026-11-29T02:10:00Z",
+            "ended_at": null,
+        }))
+        .unwrap();
+        if is_final(state) {
+            run.ended_at = Some(run.admitted_at + DurationMs(1250));
+        }
+        run
+    }
+
+    fn told(lines: Vec<Line>) -> Vec<(String, String)> {
+        let pairs = lines.into_iter();
+        pairs
+            .map(|line| (line.what.to_owned(), line.detail))
+            .collect()
+    }
+
+    fn pairs(lines: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |&(what, detail): &(&str, &str)| (what.to_owned(), detail.to_owned());
+        lines.iter().map(owned).collect()
+    }
+
+    fn begun() -> Story {
+        let since = WallMs::parse_rfc3339("2026-11-29T02:00:00Z").unwrap();
+        let (story, lines) = Story::begin(Vec::new(), &[], since);
+        assert_eq!(lines, Vec::new());
+        story
+    }
+
+    #[test]
+    fn a_run_is_told_when_it_fires_and_when_it_ends_and_not_in_between() {
+        let mut story = begun();
+        let fired = story.handle_new(&[run(1, "ready")]);
+        assert_eq!(told(fired), pairs(&[("fired", "3 shards")]));
+        assert_eq!(story.poll_after(), RunId(1));
+        assert_eq!(
+            story.handle_new(&[run(1, "running")]),
+            Vec::new(),
+            "it is not new twice"
+        );
+        assert_eq!(story.handle_followed(&[run(1, "running")]), Vec::new());
+        let ended = story.handle_followed(&[run(1, "succeeded")]);
+        assert_eq!(ended[0].ended, Some(RunId(1)));
+        assert_eq!(told(ended), pairs(&[("succeeded", "3/3 in 1.2s")]));
+        assert_eq!(story.handle_followed(&[run(1, "succeeded")]), Vec::new());
+    }
+
+    #[test]
+    fn what_happened_between_two_looks_is_told_whole() {
+        for (state, expected) in [
+            (
+                "succeeded",
+                vec![("fired", "3 shards"), ("succeeded", "3/3 in 1.2s")],
+            ),
+            (
+                "failed",
+                vec![("fired", "3 shards"), ("failed", "3/3 in 1.2s, see run-1")],
+            ),
+            ("skipped", vec![("skipped", "")]),
+            ("waiting", vec![("waits", "")]),
+            (
+                "needs_confirmation",
+                vec![("fired", "3 shards"), ("stands", "3/3, confirm run-1")],
+            ),
+        ] {
+            let lines = begun().handle_new(&[run(1, state)]);
+            assert_eq!(told(lines), pairs(&expected), "{state}");
+        }
+    }
+
+    #[test]
+    fn one_that_waited_starts_and_one_that_ended_can_come_again() {
+        let mut story = begun();
+        story.handle_new(&[run(1, "waiting")]);
+        let lines = story.handle_followed(&[run(1, "running")]);
+        assert_eq!(told(lines), pairs(&[("starts", "3 shards")]));
+        story.handle_followed(&[run(1, "failed")]);
+        let mut again = run(1, "running");
+        again.execution = 2;
+        let lines = story.handle_followed(&[again.clone()]);
+        assert_eq!(told(lines), pairs(&[("again", "execution 2 of run-1")]));
+        again.state = "succeeded".to_owned();
+        assert_eq!(story.handle_followed(&[again]).len(), 1);
+    }
+
+    #[test]
+    fn runs_of_an_earlier_story_are_told_when_they_end_only() {
+        let since = WallMs::parse_rfc3339("2026-11-29T02:10:01Z").unwrap();
+        let mut new = run(4, "running");
+        new.admitted_at = since;
+        // Newest first, as the coordinator lists them.
+        let listed = vec![new, run(3, "running"), run(2, "succeeded")];
+        let (mut story, lines) = Story::begin(listed, &[], since);
+        assert_eq!(told(lines), pairs(&[("fired", "3 shards")]));
+        assert_eq!(story.poll_after(), RunId(4));
+        assert_eq!(story.handle_followed(&[run(3, "succeeded")]).len(), 1);
+        assert_eq!(story.handle_followed(&[run(2, "succeeded")]), Vec::new());
+    }
+
+    #[test]
+    fn only_so_many_that_ended_are_watched_and_all_that_did_not() {
+        let mut story = begun();
+        for id in 1..=500 {
+            let state = if id % 100 == 0 {
+                "running"
+            } else {
+                "succeeded"
+            };
+            story.handle_new(&[run(id, state)]);
+        }
+        assert_eq!(story.poll_followed().count(), ENDED_MAX + 5);
+        assert!(story.poll_followed().any(|run| run == RunId(100)));
+    }
+
+    #[test]
+    fn alerts_are_told_once_and_only_where_no_run_tells_them() {
+        let mut story = begun();
+        let alert = |id, run| Alert {
+            id: AlertId(id),
+            at: WallMs::parse_rfc3339("2026-11-29T02:10:00Z").unwrap(),
+            kind: "given_up".to_owned(),
+            job: None,
+            run,
+            text: format!("alert {id}"),
+        };
+        let alerts = [alert(2, None), alert(1, Some(RunId(7)))];
+        assert_eq!(
+            told(story.handle_alerts(&alerts)),
+            pairs(&[("alert", "alert 2")])
+        );
+        assert_eq!(story.handle_alerts(&alerts), Vec::new());
+    }
+}

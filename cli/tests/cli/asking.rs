@@ -1,0 +1,325 @@
+//! Commands that ask a coordinator which runs, without agents: nothing that fires is ever done.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::place::{Place, Running, Said, fits, manifest, wait_for};
+
+const ECHO: &str = "[\"echo\", \"hello\"]";
+const YEARLY: &str = "0 0 1 1 *";
+
+struct House {
+    place: Place,
+    _coordinator: Running,
+}
+
+impl House {
+    fn new() -> House {
+        let place = Place::new();
+        place
+            .matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"])
+            .done();
+        place
+            .matins(&[
+                "ca",
+                "issue",
+                "--dir",
+                "ca",
+                "--role",
+                "coordinator",
+                "--name",
+                "node-1",
+                "--out",
+                ".matins/identity",
+            ])
+            .done();
+        let coordinator = place.start(
+            "coordinator",
+            &[
+                "coordinator",
+                "--data",
+                ".matins",
+                "--agents-listen",
+                "127.0.0.1:0",
+                "--api-listen",
+                "127.0.0.1:0",
+            ],
+        );
+        wait_for("the coordinator to be up", || {
+            let said = place.matins(&["get", "jobs"]);
+            (said.status == 0).then_some(())
+        });
+        House {
+            place,
+            _coordinator: coordinator,
+        }
+    }
+
+    fn matins(&self, arguments: &[&str]) -> Said {
+        self.place.matins(arguments)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let mut arguments = arguments.to_vec();
+        arguments.extend(["--output", "json"]);
+        serde_json::from_str(&self.matins(&arguments).done()).unwrap()
+    }
+
+    fn apply(&self, file: &str, content: &str) -> String {
+        self.place.write(file, content);
+        self.matins(&["apply", "-f", file]).done()
+    }
+}
+
+#[test]
+fn apply_says_what_changed_and_prune_deletes_what_it_names() {
+    let house = House::new();
+    house
+        .place
+        .write("jobs/a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    house
+        .place
+        .write("jobs/b.yaml", &manifest("demo/b", YEARLY, 2, ECHO));
+    house.apply("other.yaml", &manifest("other/x", YEARLY, 1, ECHO));
+
+    let table = house.matins(&["apply", "-f", "jobs"]).done();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["JOB", "RESULT", "VERSION", "NEXT", "FIRE"]);
+    assert_eq!(rows[1][..3], ["demo/a", "created", "1"]);
+    assert!(rows[1][3].ends_with("-01-01T00:00:00Z"), "{table}");
+    assert_eq!(rows[2][..3], ["demo/b", "created", "1"]);
+    fits(&table);
+
+    house
+        .place
+        .write("jobs/b.yaml", &manifest("demo/b", YEARLY, 3, ECHO));
+    let answers = house.json(&["apply", "-f", "jobs"]);
+    assert_eq!(answers[0]["result"], "unchanged");
+    assert_eq!(answers[1]["result"], "changed");
+    assert_eq!(answers[1]["version"], 2);
+
+    // Without --prune nothing is ever deleted; with it, only in namespaces of the files.
+    std::fs::remove_file(house.place.path("jobs/a.yaml")).unwrap();
+    house.matins(&["apply", "-f", "jobs"]).done();
+    assert_eq!(house.json(&["get", "jobs"]).as_array().unwrap().len(), 3);
+    let table = house.matins(&["apply", "-f", "jobs", "--prune"]).done();
+    assert!(table.contains("demo/a  deleted"), "{table}");
+    let left = house.json(&["get", "jobs"]);
+    let names: Vec<&str> = left
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|j| j["job"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["demo/b", "other/x"]);
+
+    let back = house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    assert!(back.contains("revived"), "{back}");
+}
+
+#[test]
+fn what_the_coordinator_refuses_does_not_hinder_the_rest() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    house.apply("b.yaml", &manifest("demo/b", YEARLY, 1, ECHO));
+    // A rename onto a name that is taken.
+    let taken = manifest("demo/b", YEARLY, 1, ECHO) + "renamed_from: demo/a\n";
+    house.place.write("jobs/1.yaml", &taken);
+    house
+        .place
+        .write("jobs/2.yaml", &manifest("demo/c", YEARLY, 1, ECHO));
+    let said = house.matins(&["apply", "-f", "jobs", "--prune"]);
+    assert_eq!(said.status, 1, "{said:?}");
+    assert!(said.stdout.contains("demo/c  created"), "{said:?}");
+    assert!(
+        said.stderr.contains("1 refused as said above, 1 applied"),
+        "{said:?}"
+    );
+    assert!(said.stderr.contains("nothing was pruned"), "{said:?}");
+    fits(&said.stderr);
+    assert_eq!(house.json(&["get", "jobs"]).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_run_by_hand_is_listed_described_cancelled_and_run_again() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 2, ECHO));
+    assert_eq!(house.matins(&["get", "runs"]).stderr, "no runs\n");
+
+    let answer = house
+        .matins(&["run", "demo/a", "--reason", "to see it"])
+        .done();
+    assert_eq!(answer, "run-1 ready\n");
+    let runs = house.json(&["get", "runs", "--job", "demo/a", "--state", "ready"]);
+    assert_eq!(runs[0]["run"], "run-1");
+    assert_eq!(runs[0]["shards"], 2);
+    assert_eq!(
+        house.json(&["get", "runs", "--state", "failed"]),
+        serde_json::json!([])
+    );
+
+    let text = house.matins(&["describe", "run-1"]).done();
+    for word in [
+        "run-1  demo/a@",
+        "ready, 0/2 shards",
+        "manual",
+        "to see it",
+        "pending",
+    ] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    fits(&text);
+    let detail = house.json(&["describe", "run-1"]);
+    assert_eq!(detail["executions"][0]["reason"], "to see it");
+    assert_eq!(detail["shard_list"][1]["state"], "pending");
+
+    let answer = house.json(&["cancel", "run-1", "--reason", "enough"]);
+    assert_eq!(
+        answer,
+        serde_json::json!({"run": "run-1", "state": "cancelled"})
+    );
+    let again = house.matins(&["cancel", "run-1", "--reason", "enough"]);
+    again.refused_with_remedy(1, &["run-1", "cancelled"]);
+    let answer = house
+        .matins(&["rerun", "run-1", "--shard", "1", "--reason", "after all"])
+        .done();
+    assert_eq!(answer, "run-1 ready\n");
+    let confirm = [
+        "confirm",
+        "run-1",
+        "--shard",
+        "1",
+        "--as",
+        "succeeded",
+        "--reason",
+        "x",
+    ];
+    house.matins(&confirm).refused_with_remedy(1, &["run-1"]);
+
+    let job = house.matins(&["describe", "demo/a"]).done();
+    for word in [
+        "demo/a  (job-1, version 1)",
+        "0 0 1 1 *  in Etc/UTC",
+        "\"echo\" \"hello\"",
+        "run-1",
+    ] {
+        assert!(job.contains(word), "{word}: {job}");
+    }
+    fits(&job);
+    for list in ["jobs", "runs", "alerts", "agents"] {
+        fits(&house.matins(&["get", list]).done());
+    }
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_to_do() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    for (arguments, words) in [
+        (
+            &["describe", "run-99"][..],
+            &["run-99", "matins get runs"][..],
+        ),
+        (
+            &["describe", "demo/nobody"],
+            &["demo/nobody", "matins get jobs"],
+        ),
+        (
+            &["describe", "demo/a@2020-01-01T00:00:00Z"],
+            &["2020-01-01T00:00:00Z"],
+        ),
+        (&["run", "demo/nobody", "--reason", "x"], &["demo/nobody"]),
+        (
+            &[
+                "run",
+                "demo/a",
+                "--at",
+                "2090-01-01T00:00:00Z",
+                "--reason",
+                "x",
+            ],
+            &["2090"],
+        ),
+        (&["logs", "run-99", "--shard", "0"], &["run-99"]),
+        (
+            &["rerun", "demo/a@2020-01-01T00:00:00Z", "--reason", "x"],
+            &["demo/a"],
+        ),
+    ] {
+        house.matins(arguments).refused_with_remedy(1, words);
+    }
+}
+
+#[test]
+fn which_output_is_meant_must_be_said_where_there_are_several() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 2, ECHO));
+    house.matins(&["run", "demo/a", "--reason", "x"]).done();
+    house
+        .matins(&["logs", "run-1"])
+        .refused_with_remedy(2, &["2 shards", "--shard, from 0 to 1"]);
+    let said = house.matins(&["logs", "run-1", "--token", "token-99"]);
+    said.refused_with_remedy(2, &["token-99 is no attempt"]);
+    let said = house.matins(&["logs", "run-1", "--shard", "0"]);
+    said.refused_with_remedy(1, &["shard 0"]);
+}
+
+#[test]
+fn a_wrong_token_is_refused() {
+    let house = House::new();
+    let api: Value = serde_json::from_str(&house.place.read(".matins/api.json")).unwrap();
+    house.place.write("token", "0000");
+    let mut command = house.place.command(&["get", "jobs"]);
+    command.env("MATINS_URL", api["url"].as_str().unwrap());
+    command.env("MATINS_TOKEN_FILE", "token");
+    let said: Said = command.output().unwrap().into();
+    said.refused_with_remedy(1, &["token"]);
+    command.env("MATINS_TOKEN_FILE", ".matins/api-token");
+    let said: Said = command.output().unwrap().into();
+    said.done();
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_not_asked() {
+    let house = House::new();
+    let mut command = house.place.command(&["get", "jobs"]);
+    for name in ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"] {
+        command.env(name, "http://127.0.0.1:9");
+    }
+    let said: Said = command.output().unwrap().into();
+    said.done();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    for arguments in [
+        &["get", "jobs"][..],
+        &["describe", "demo/a"],
+        &["apply", "-f", "a.yaml"],
+    ] {
+        let mut child = house
+            .place
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut stderr)
+            .unwrap();
+        assert!(child.wait().unwrap().success(), "{arguments:?}");
+        assert_eq!(stderr, "", "{arguments:?}");
+    }
+}

@@ -1,0 +1,309 @@
+//! `matins dev`, from nothing to a run that succeeded, and through the death of its parts.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::place::{Place, Running, is_alive, manifest, signal, wait_for};
+
+const EVERY_SECOND: &str = "@every 1s";
+const ECHO: &str = "[\"echo\", \"shard {shard} of {shards}\"]";
+
+struct House {
+    place: Place,
+    dev: Running,
+}
+
+impl House {
+    fn start(place: Place) -> House {
+        let dev = place.start(
+            "dev",
+            &["dev", "--jobs", "jobs", "--agents", "2", "--data", "data"],
+        );
+        House { place, dev }
+    }
+
+    fn with_job(exec: &str) -> House {
+        let place = Place::new();
+        place.write(
+            "jobs/hello.yaml",
+            &manifest("demo/hello", EVERY_SECOND, 2, exec),
+        );
+        House::start(place)
+    }
+
+    /// Waits for runs that succeeded; the newest of them.
+    #[track_caller]
+    fn wait_for_success(&self, count: usize) -> Value {
+        wait_for("runs that succeeded", || {
+            let arguments = [
+                "get",
+                "runs",
+                "--data",
+                "data",
+                "--state",
+                "succeeded",
+                "-o",
+                "json",
+            ];
+            let said = self.place.matins(&arguments);
+            assert!(matches!(said.status, 0 | 3), "{said:?}");
+            let runs: Vec<Value> = serde_json::from_str(&said.stdout).unwrap_or_default();
+            (runs.len() >= count).then(|| runs[0].clone())
+        })
+    }
+
+    /// Processes that `matins dev` has started, by the first words of their command lines.
+    fn children(&self) -> BTreeMap<String, u32> {
+        children_of(self.dev.pid())
+    }
+
+    fn out(&self) -> String {
+        self.place.read("dev.out")
+    }
+}
+
+fn children_of(parent: u32) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let read = |file| fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+        let stat = read("stat");
+        let of_parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        if of_parent != Some(&parent.to_string()) {
+            continue;
+        }
+        let command_line = read("cmdline");
+        let arguments: Vec<&str> = command_line.split('\0').collect();
+        let host = arguments
+            .iter()
+            .find_map(|a| a.rsplit_once("/host-").filter(|_| !a.contains("pki")))
+            .map_or_else(String::new, |(_, n)| format!(" {n}"));
+        found.insert(format!("{}{host}", arguments.get(1).unwrap_or(&"")), pid);
+    }
+    found
+}
+
+#[test]
+fn from_nothing_to_a_run_that_succeeded_and_through_the_death_of_any_part() {
+    let mut house = House::with_job(ECHO);
+    let run = house.wait_for_success(1);
+    let id = run["run"].as_str().unwrap();
+    let described = house
+        .place
+        .matins(&["describe", id, "--data", "data"])
+        .done();
+    assert!(described.contains("succeeded, 2/2 shards"), "{described}");
+    let log = house
+        .place
+        .matins(&["logs", id, "--shard", "1", "--data", "data"])
+        .done();
+    assert_eq!(log, "shard 1 of 2\n");
+    let at = format!("demo/hello@{}", run["fire_time"].as_str().unwrap());
+    let by_time = house
+        .place
+        .matins(&["logs", &at, "--shard", "0", "--data", "data"])
+        .done();
+    assert_eq!(by_time, "shard 0 of 2\n");
+
+    let parts: Vec<String> = house.children().into_keys().collect();
+    assert_eq!(
+        parts,
+        [
+            "agent 1",
+            "agent 2",
+            "coordinator",
+            "supervisor 1",
+            "supervisor 2"
+        ]
+    );
+
+    for part in ["coordinator", "agent 1", "supervisor 2"] {
+        let before = house.children()[part];
+        signal(before, "KILL");
+        wait_for("the part to be up again", || {
+            house
+                .children()
+                .get(part)
+                .filter(|&&pid| pid != before)
+                .copied()
+        });
+        let so_far = house
+            .place
+            .matins(&["get", "runs", "--data", "data", "-o", "json"]);
+        let newest: Vec<Value> = serde_json::from_str(&so_far.stdout).unwrap_or_default();
+        let newest = newest.first().map_or(0, number);
+        wait_for("a later run to succeed", || {
+            (number(&house.wait_for_success(1)) > newest).then_some(())
+        });
+    }
+    let out = house.out();
+    assert_eq!(out.matches("died").count(), 3, "{out}");
+    for line in ["coordinator", "host-1-agent", "host-2-supervisor"] {
+        let said = out
+            .lines()
+            .find(|l| l.contains(line) && l.contains("died"))
+            .unwrap();
+        assert!(said.contains("SIGKILL, up again as"), "{said}");
+    }
+
+    let children = house.children();
+    house.dev.signal("TERM");
+    assert_eq!(house.dev.wait(), Some(0), "{}", house.out());
+    assert!(children.values().all(|&pid| !is_alive(pid)), "{children:?}");
+    every_run_is_told_once(&house);
+}
+
+fn number(run: &Value) -> u64 {
+    run["run"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("run-")
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Whatever died meanwhile: each fire time has one line when it fires, and at most one when it
+/// succeeds, and never the second before the first.
+#[track_caller]
+fn every_run_is_told_once(house: &House) {
+    let out = house.out();
+    let mut begun = std::collections::BTreeSet::new();
+    let mut ended = std::collections::BTreeSet::new();
+    for line in out.lines() {
+        let mut words = line.split_whitespace().skip(1);
+        let (Some(who), Some(what)) = (words.next(), words.next()) else {
+            continue;
+        };
+        match what {
+            "fired" | "waits" => assert!(begun.insert(who), "{who} fired twice:\n{out}"),
+            "succeeded" => {
+                assert!(begun.contains(who), "{who} never fired:\n{out}");
+                assert!(ended.insert(who), "{who} succeeded twice:\n{out}");
+            }
+            _ => {}
+        }
+    }
+    assert!(ended.len() >= 2, "{out}");
+}
+
+#[test]
+fn started_again_it_goes_on_with_the_same_data() {
+    let house = House::with_job(ECHO);
+    let run = house.wait_for_success(1);
+    let House { place, mut dev } = house;
+    dev.signal("INT");
+    assert_eq!(dev.wait(), Some(0));
+    assert!(!place.path("data/coordinator/api.json").exists());
+    // As a coordinator leaves it that was killed, together with the address where now nobody is.
+    place.write(
+        "data/coordinator/api.json",
+        "{\"url\":\"http://127.0.0.1:9\",\"token\":\"x\"}",
+    );
+    let port = place.read("data/dev.json");
+
+    let mut house = House::start(place);
+    let later = wait_for("a later run", || {
+        Some(house.wait_for_success(1)).filter(|later| number(later) > number(&run))
+    });
+    assert_eq!(later["job"], "demo/hello");
+    assert_eq!(house.place.read("data/dev.json"), port);
+    house.dev.signal("TERM");
+    assert_eq!(house.dev.wait(), Some(0));
+}
+
+#[test]
+fn a_second_one_on_the_same_data_is_refused() {
+    let mut house = House::with_job(ECHO);
+    house.wait_for_success(1);
+    let second = house
+        .place
+        .matins(&["dev", "--jobs", "jobs", "--data", "data"]);
+    second.refused_with_remedy(1, &["another one", &house.dev.pid().to_string(), "--data"]);
+    house.dev.signal("TERM");
+    assert_eq!(house.dev.wait(), Some(0));
+}
+
+#[test]
+fn manifests_with_problems_start_nothing() {
+    let place = Place::new();
+    place.write(
+        "jobs/bad.yaml",
+        &manifest("demo/bad", "61 * * * *", 1, ECHO),
+    );
+    let said = place.matins(&["dev", "--jobs", "jobs", "--data", "data"]);
+    said.refused_with_remedy(2, &["jobs/bad.yaml:5:19: schedule.cron"]);
+    assert!(!place.path("data").exists());
+}
+
+#[test]
+fn it_ends_by_itself_when_it_was_told_to() {
+    let place = Place::new();
+    place.write(
+        "jobs/hello.yaml",
+        &manifest("demo/hello", EVERY_SECOND, 1, ECHO),
+    );
+    let out = place
+        .matins(&[
+            "dev",
+            "--jobs",
+            "jobs",
+            "--agents",
+            "1",
+            "--exit-after",
+            "3s",
+        ])
+        .done();
+    assert!(out.contains("ask with `matins get runs`"), "{out}");
+    assert!(place.path(".matins/coordinator/ledger.db").exists());
+}
+
+#[test]
+fn killed_without_a_word_it_leaves_no_process_behind() {
+    // The attempts are long, so that some are alive when it is killed.
+    let mut house = House::with_job("[\"sleep\", \"3600\"]");
+    let attempts = wait_for("two attempts", || {
+        let supervisors = house.children();
+        let supervisors = supervisors
+            .iter()
+            .filter(|(name, _)| name.starts_with("supervisor"));
+        let attempts: Vec<u32> = supervisors
+            .flat_map(|(_, &pid)| children_of(pid).into_values())
+            .collect();
+        (!attempts.is_empty()).then_some(attempts)
+    });
+    let all: Vec<u32> = house.children().into_values().chain(attempts).collect();
+    house.dev.signal("KILL");
+    house.dev.wait();
+    wait_for("all its processes to end", || {
+        (!all.iter().any(|&pid| is_alive(pid))).then_some(())
+    });
+}
+
+#[test]
+fn told_to_stop_it_takes_attempts_along() {
+    let mut house = House::with_job("[\"sleep\", \"3600\"]");
+    let attempts = wait_for("attempts", || {
+        let supervisors = house.children();
+        let supervisors = supervisors
+            .iter()
+            .filter(|(name, _)| name.starts_with("supervisor"));
+        let attempts: Vec<u32> = supervisors
+            .flat_map(|(_, &pid)| children_of(pid).into_values())
+            .collect();
+        (!attempts.is_empty()).then_some(attempts)
+    });
+    house.dev.signal("INT");
+    assert_eq!(house.dev.wait(), Some(0));
+    assert!(!attempts.iter().any(|&pid| is_alive(pid)), "{attempts:?}");
+}

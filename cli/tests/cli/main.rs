@@ -1,0 +1,11 @@
+//! The binary as people and programs meet it: what it prints, where, and how it ends.
+
+// Helpers of tests are no tests to clippy.
+#![allow(clippy::unwrap_used)]
+
+mod asking;
+mod dev;
+mod manifests;
+mod parts;
+mod place;
+mod usage;

@@ -1,0 +1,188 @@
+//! Coordinator, agent and supervisor as processes of their own.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::place::{Place, is_alive, wait_for};
+
+/// A supervisor is there for as long as its host. Heap, stack and whatever else belongs to no
+/// file, in KiB; the program's own pages are shared, but for those that the loader relocates.
+const SUPERVISOR_OWN_KIB_MAX: u64 = 512;
+
+fn identities(place: &Place) {
+    place
+        .matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"])
+        .done();
+    for (role, name) in [("coordinator", "node-1"), ("agent", "host-1")] {
+        let issue = [
+            "ca", "issue", "--dir", "ca", "--role", role, "--name", name, "--out", name,
+        ];
+        place.matins(&issue).done();
+    }
+}
+
+#[test]
+fn an_authority_is_made_once_and_issues_as_often_as_wanted() {
+    let place = Place::new();
+    identities(&place);
+    identities_are_complete(&place);
+    let again = place.matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"]);
+    again.refused_with_remedy(1, &["ca/ca.pem", "not overwritten"]);
+    let issue = [
+        "ca", "issue", "--dir", "ca", "--role", "agent", "--name", "host-1", "--out", "host-1",
+    ];
+    place.matins(&issue).done();
+    let issue = [
+        "ca", "issue", "--dir", "no", "--role", "agent", "--name", "h", "--out", "h",
+    ];
+    place
+        .matins(&issue)
+        .refused_with_remedy(1, &["no/ca.pem", "matins ca create"]);
+    let issue = [
+        "ca", "issue", "--dir", "ca", "--role", "agent", "--name", "H_1", "--out", "h",
+    ];
+    place.matins(&issue).refused(2, &["not a valid agent name"]);
+}
+
+fn identities_are_complete(place: &Place) {
+    for name in ["node-1", "host-1"] {
+        for file in ["ca.pem", "cert.pem", "key.pem"] {
+            assert!(place.path(name).join(file).exists(), "{name}/{file}");
+        }
+    }
+}
+
+#[test]
+fn parts_that_cannot_start_say_why() {
+    let place = Place::new();
+    identities(&place);
+    let coordinator = |identity, api| {
+        place.matins(&[
+            "coordinator",
+            "--data",
+            "data",
+            "--identity",
+            identity,
+            "--agents-listen",
+            "127.0.0.1:0",
+            "--api-listen",
+            api,
+        ])
+    };
+    coordinator("node-1", "192.0.2.1:7412").refused_with_remedy(1, &["loopback"]);
+    coordinator("nowhere", "127.0.0.1:0").refused_with_remedy(1, &["nowhere"]);
+    let agent = |identity, name| {
+        place.matins(&[
+            "agent",
+            "--data",
+            "data",
+            "--identity",
+            identity,
+            "--coordinator",
+            "127.0.0.1:1",
+            "--supervisor",
+            "s",
+            "--slots",
+            "1",
+            "--name",
+            name,
+        ])
+    };
+    agent("host-1", "host-2").refused_with_remedy(1, &["host-1.agent.c1.matins", "host-2"]);
+    agent("node-1", "node-1").refused_with_remedy(1, &["coordinator"]);
+    place.write("file", "");
+    place
+        .matins(&["supervisor", "--dir", "file"])
+        .refused_with_remedy(1, &["file"]);
+}
+
+#[test]
+fn a_second_coordinator_on_the_same_data_is_refused() {
+    let place = Place::new();
+    identities(&place);
+    let arguments = [
+        "coordinator",
+        "--data",
+        "data",
+        "--identity",
+        "node-1",
+        "--agents-listen",
+        "127.0.0.1:0",
+        "--api-listen",
+        "127.0.0.1:0",
+    ];
+    let mut first = place.start("first", &arguments);
+    wait_for("the first to be up", || {
+        place.path("data/api.json").exists().then_some(())
+    });
+    let second = place.matins(&arguments);
+    second.refused(1, &["error: ", "remedy: ", &first.pid().to_string()]);
+    first.signal("TERM");
+    assert_eq!(first.wait(), Some(0), "{}", place.read("first.out"));
+    assert!(!place.path("data/api.json").exists());
+}
+
+#[test]
+fn a_supervisor_is_small_and_has_one_thread() {
+    let place = Place::new();
+    let mut supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);
+    wait_for("the supervisor's socket", || {
+        place.path("s/socket").exists().then_some(())
+    });
+    let proc = PathBuf::from(format!("/proc/{}", supervisor.pid()));
+    let threads = fs::read_dir(proc.join("task")).unwrap().count();
+    assert_eq!(threads, 1);
+    let own = own_kib(&fs::read_to_string(proc.join("smaps")).unwrap());
+    println!("a supervisor at rest holds {own} KiB of its own");
+    assert!((1..=SUPERVISOR_OWN_KIB_MAX).contains(&own), "{own} KiB");
+    supervisor.signal("TERM");
+    assert_eq!(
+        supervisor.wait(),
+        Some(0),
+        "{}",
+        place.read("supervisor.out")
+    );
+}
+
+/// Anonymous memory of mappings that have no file, in KiB.
+fn own_kib(smaps: &str) -> u64 {
+    let mut has_file = false;
+    let mut own = 0;
+    for line in smaps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["Anonymous:", kib, "kB"] if !has_file => own += kib.parse::<u64>().unwrap(),
+            [field, ..] if field.ends_with(':') => {}
+            [_range, _, _, _, _, rest @ ..] => {
+                has_file = rest.first().is_some_and(|name| name.starts_with('/'));
+            }
+            _ => {}
+        }
+    }
+    own
+}
+
+#[test]
+fn a_part_does_not_outlive_the_process_that_it_is_tied_to() {
+    let place = Place::new();
+    // Whoever starts it is not the process named.
+    let said = place.matins(&["supervisor", "--dir", "s", "--parent-pid", "1"]);
+    said.refused_with_remedy(1, &["process 1", "is gone"]);
+
+    // A shell that names itself, and is then killed.
+    let binary = env!("CARGO_BIN_EXE_matins");
+    let script = format!("{binary} supervisor --dir s --parent-pid $$ & echo $! >pid; wait");
+    let mut shell = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(place.path("."))
+        .spawn()
+        .unwrap();
+    wait_for("the supervisor's socket", || {
+        place.path("s/socket").exists().then_some(())
+    });
+    let pid: u32 = wait_for("its pid", || place.read("pid").trim().parse().ok());
+    assert!(is_alive(pid));
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    wait_for("the supervisor to end", || (!is_alive(pid)).then_some(()));
+}
