@@ -127,8 +127,32 @@ impl<'a> Narrator<'a> {
                     "alert"
                 );
             }
+            (
+                Command::ManualRun(_)
+                | Command::Rerun(_)
+                | Command::CancelRun(_)
+                | Command::Confirm(_),
+                _,
+            ) => self.tell_of_wish(command),
             _ => self.tell_of_leases(command, done, outcome),
         }
+    }
+
+    /// Who asked for what becomes of a run; the run itself is told of beside this.
+    fn tell_of_wish(&self, command: &Command) {
+        let (run, by, reason) = match command {
+            Command::ManualRun(wish) => {
+                let (by, reason) = (wish.by.as_str(), wish.reason.as_str());
+                tracing::info!(job = self.job(wish.job_id), by, reason, "run asked for");
+                return;
+            }
+            Command::Rerun(wish) => (wish.run_id, &wish.by, &wish.reason),
+            Command::CancelRun(wish) => (wish.run_id, &wish.by, &wish.reason),
+            Command::Confirm(wish) => (wish.run_id, &wish.by, &wish.reason),
+            _ => return,
+        };
+        let wish = name_of(command);
+        tracing::info!(run = %run, wish, by, reason, "asked of a run");
     }
 
     fn tell_of_gaps(&self, job_id: JobId, decisions: &[Decision]) {

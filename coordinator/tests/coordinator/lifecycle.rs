@@ -16,7 +16,7 @@ use protocol::api::{Job, Run, Status};
 use serde_json::json;
 
 use crate::agent::FakeAgent;
-use crate::house::{House, YEARLY, manifest, read_api_file, run, wait_for};
+use crate::house::{House, PATIENCE, YEARLY, manifest, read_api_file, run, wait_for};
 
 /// The house of a coordinator that runs as a process of its own.
 const CHILD_DATA: &str = "MATINS_TEST_CHILD_DATA";
@@ -69,11 +69,7 @@ fn a_restart_keeps_everything() {
 fn one_coordinator_at_a_time() {
     let house = House::new();
     let first = house.start();
-    let error = run(coordinator::run_until(
-        house.options(),
-        std::future::pending(),
-    ))
-    .unwrap_err();
+    let error = refused(house.options());
     let CoordinatorError::DataDir(DataDirError::InUse { pid, .. }) = error else {
         panic!("{error:?}");
     };
@@ -89,16 +85,11 @@ fn one_coordinator_at_a_time() {
 #[test]
 fn what_cannot_be_is_refused_at_the_start() {
     let house = House::new();
-    let start = |options: Options| {
-        run(coordinator::run_until(options, std::future::pending()))
-            .unwrap_err()
-            .to_string()
-    };
     let open = Options {
         api_addr: "0.0.0.0:0".parse().unwrap(),
         ..house.options()
     };
-    let error = start(open);
+    let error = refused(open).to_string();
     assert!(error.contains("on loopback only"), "{error}");
     assert!(
         !house.data().exists(),
@@ -108,8 +99,17 @@ fn what_cannot_be_is_refused_at_the_start() {
         identity_dir: house.data(),
         ..house.options()
     };
-    let error = start(nobody);
+    let error = refused(nobody).to_string();
     assert!(error.contains("identity"), "{error}");
+}
+
+/// Why a coordinator does not start; one that does is stopped after a while.
+fn refused(options: Options) -> CoordinatorError {
+    let started = run(async {
+        let a_while = tokio::time::sleep(PATIENCE);
+        coordinator::run_until(options, a_while).await
+    });
+    started.expect_err("it must not start")
 }
 
 #[test]
