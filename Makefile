@@ -1,0 +1,36 @@
+# Everything that people and machines run here, by name. `make` alone lists it.
+
+export CARGO_INCREMENTAL = 0
+
+# A test runner that runs tests side by side, where it is installed.
+TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo 'nextest run' || echo 'test')
+SIM_SEEDS_LONG = 1000
+
+.DEFAULT_GOAL = help
+.PHONY: help demo release test test-full lint simulate
+
+help: ## List what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: release ## Run the baseline example on a Matins of its own and verify it
+	examples/baseline/demo
+
+release: ## Build target/release/matins
+	cargo build --release --bin matins
+
+test: ## Run all tests that everybody runs
+	cargo build --release --bin matins
+	cargo $(TEST) --workspace
+	python3 -m unittest discover -s examples/baseline
+
+test-full: test ## Run them all, the long ones included
+	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
+	cargo test --workspace -- --ignored
+
+lint: ## Check form and habits
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- --deny warnings
+
+simulate: ## Replay one seed of the simulation: make simulate SEED=n
+	MATINS_SIM_SEED=$(or $(SEED),$(error say which seed: make simulate SEED=n)) \
+		cargo test -p tests --test simulate random -- --nocapture
