@@ -27,7 +27,8 @@ use crate::trigger::{self, Owed};
 /// and a stalled leader can be told from a quiet one.
 pub(crate) const TICK: DurationMs = DurationMs(100);
 
-/// One connection of an agent, numbered by the shell; never used twice.
+/// One connection of an agent, numbered by the shell in the order in which they were made; a
+/// number is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnId(pub u64);
 

@@ -12,6 +12,7 @@
 //! does not answer within two seconds is gone.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use ledger::command::{AttachAgent, Command, Finish, MarkStarted, Quarantine};
 use ledger::{AgentRow, Done, Refusal, WorkingSet};
@@ -371,6 +372,11 @@ impl Core {
             return;
         };
         let (name, nonce) = (entry.name.clone(), entry.nonce);
+        if self.has_newer(&name, conn) {
+            // An attach that was long on its way, on a connection given up since. To ask the
+            // newer one about it would make a duplicate of a host that only had a bad network.
+            return self.close(conn, "a newer connection of this agent attaches");
+        }
         self.drop_earlier_challengers(&name, conn);
         let other = self
             .sessions
@@ -397,6 +403,16 @@ impl Core {
                 self.send(asked, CoordinatorBody::NonceQuery);
             }
         }
+    }
+
+    /// Whether a connection of this identity that was made later has begun to attach.
+    fn has_newer(&self, name: &AgentName, conn: ConnId) -> bool {
+        self.sessions
+            .conns
+            .range((Bound::Excluded(conn), Bound::Unbounded))
+            .any(|(_, c)| {
+                c.name == *name && !matches!(c.phase, Phase::Fresh | Phase::AwaitingReign(_))
+            })
     }
 
     /// Of several connections that attach while one is being asked, the newest counts.
