@@ -37,6 +37,8 @@ pub(crate) struct Coordinator {
 
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// The methods that the path knows, where this one is not among them.
+    pub(crate) allow: Option<String>,
     pub(crate) body: Value,
 }
 
@@ -149,9 +151,15 @@ impl Coordinator {
             .build();
         let mut answer = self.http.run(request).unwrap();
         let status = answer.status().as_u16();
+        let allow = answer.headers().get("allow");
+        let allow = allow.map(|methods| methods.to_str().unwrap().to_owned());
         let text = answer.body_mut().read_to_string().unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Answer { status, body }
+        Answer {
+            status,
+            allow,
+            body,
+        }
     }
 
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> T {
