@@ -167,6 +167,7 @@ pub(crate) struct Describe {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
+    /// A job, such as `finance/reconcile`
     #[arg(value_name = "JOB")]
     pub(crate) job: JobName,
     /// A past fire time of the job that has no run; without it the run is of no fire time
@@ -181,6 +182,7 @@ pub(crate) struct Run {
 
 #[derive(Args, Debug)]
 pub(crate) struct Rerun {
+    /// A run (`run-12`), or the run of a job's fire time
     #[arg(value_name = "RUN|JOB@TIME")]
     pub(crate) run: RunRef,
     /// Only this shard
@@ -195,6 +197,7 @@ pub(crate) struct Rerun {
 
 #[derive(Args, Debug)]
 pub(crate) struct Cancel {
+    /// A run (`run-12`), or the run of a job's fire time
     #[arg(value_name = "RUN|JOB@TIME")]
     pub(crate) run: RunRef,
     /// Why, for those who read it later
@@ -206,6 +209,7 @@ pub(crate) struct Cancel {
 
 #[derive(Args, Debug)]
 pub(crate) struct Confirm {
+    /// A run (`run-12`), or the run of a job's fire time
     #[arg(value_name = "RUN|JOB@TIME")]
     pub(crate) run: RunRef,
     /// Only this shard; without it every shard that needs confirmation
@@ -233,6 +237,7 @@ pub(crate) enum Verdict {
 
 #[derive(Args, Debug)]
 pub(crate) struct Logs {
+    /// A run (`run-12`), or the run of a job's fire time
     #[arg(value_name = "RUN|JOB@TIME")]
     pub(crate) run: RunRef,
     /// Of this shard; may be left out where the run has only one
@@ -257,7 +262,7 @@ pub(crate) struct Dev {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: u32,
     /// Where everything is kept
-    #[arg(long, value_name = "DIR", env = "MATINS_DATA", default_value = DATA_DEFAULT)]
+    #[arg(long, value_name = "DIR", env = "MATINS_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
     /// End by itself after so long, such as 90s or 5m
     #[arg(long, value_name = "DURATION", value_parser = parse_length)]

@@ -106,7 +106,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     while let Some(error) = cause {
         let part = error.to_string();
         // Some libraries repeat their cause in their own words.
-        if !text.ends_with(&part) {
+        if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }

@@ -1,5 +1,6 @@
 //! The parts of Matins that stay: coordinator, agent, supervisor.
 
+use std::env;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -11,7 +12,10 @@ use tracing_subscriber::EnvFilter;
 use transport::Identity;
 
 use crate::args::{Agent, Child, Coordinator, Supervisor};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
+
+/// Variable that says what is logged.
+const LOG: &str = "MATINS_LOG";
 
 /// Directory of the identity inside a coordinator's data directory.
 const IDENTITY_DIR: &str = "identity";
@@ -80,7 +84,16 @@ const REMEDY: &str = "correct that and start it again; what is in its directory 
 
 /// Logs to standard error, and ties this process to the one that started it where that is wanted.
 fn begin(child: &Child) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_env("MATINS_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = match env::var_os(LOG) {
+        None => EnvFilter::new("info"),
+        Some(_) => EnvFilter::try_from_env(LOG).map_err(|error| {
+            Failure::bad_input(
+                format!("reading {LOG}"),
+                chain(&error),
+                "set it for example to `debug` or to `coordinator=debug,info`",
+            )
+        })?,
+    };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

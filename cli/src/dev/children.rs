@@ -23,6 +23,8 @@ use super::home::Home;
 use crate::args::Dev;
 use crate::clock;
 use crate::failure::Failure;
+use crate::output::talk;
+use crate::text::printable;
 
 /// How long a process that died stays down.
 const DOWN_FOR: Duration = Duration::from_millis(300);
@@ -31,8 +33,9 @@ const DOWN_FOR_MAX: Duration = Duration::from_secs(5);
 /// A process that lived so long has recovered.
 const RECOVERED_AFTER: Duration = Duration::from_secs(10);
 
-/// How much of the coordinator's log is looked at for why it does not come up.
-const LOG_TAIL_BYTES: u64 = 2048;
+/// How much of a log is read, and shown, when the coordinator does not come up.
+const LOG_TAIL_BYTES: u64 = 4096;
+const LOG_TAIL_LINES: usize = 8;
 
 /// Kinds of processes in the order in which they are ended. Agents first: they take no more and
 /// leave their attempts to the supervisors, which interrupt them.
@@ -133,15 +136,18 @@ impl Children {
         }
     }
 
-    /// Why there is no coordinator, as far as its log tells.
+    /// There is no coordinator; why, only its log knows, whose end is said.
     pub(super) fn never_came_up(&self) -> Failure {
         let log = &self.coordinator_log;
-        let last = read_tail(log).unwrap_or_default();
-        let last = last.trim().lines().last().unwrap_or("its log is empty");
+        // Where the log cannot be read, its name is all there is to say.
+        let tail = read_tail(log).unwrap_or_default();
+        let lines: Vec<&str> = tail.lines().collect();
+        let shown = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
+        talk(&printable(&shown.join("\n")));
         Failure::failed(
             "starting a coordinator",
-            format!("it has not answered in time; last in its log: {last}"),
-            format!("read {}", log.display()),
+            "it did not answer in time; the end of its log is above",
+            format!("correct what {} says, and start again", log.display()),
         )
     }
 }

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::clock;
 use crate::commands::apply;
 use crate::failure::{Failure, Status};
+use crate::output::talk;
 
 /// How often the coordinator is asked whether it is up.
 const START_PAUSE: Duration = Duration::from_millis(20);
@@ -65,8 +66,12 @@ fn apply_all(
     let client = wait_for_coordinator(data)?;
     let (applied, end) = apply::put_all(&client, manifests);
     end?;
-    if let Some(refusal) = applied.refused.into_iter().next() {
-        return Err(Failure::Told(refusal));
+    let mut refused = applied.refused;
+    if let Some(last) = refused.pop() {
+        for told in &refused {
+            talk(&told.to_string());
+        }
+        return Err(Failure::Told(last));
     }
     let known: Vec<Job> = client.get("/api/v1/jobs", &[])?;
     let left_over = known

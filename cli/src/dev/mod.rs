@@ -24,7 +24,7 @@ use crate::client::DATA_DEFAULT;
 use crate::clock;
 use crate::commands::apply;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, talk};
 use crate::text::count;
 use children::Children;
 use follow::{News, Up};
@@ -87,7 +87,10 @@ async fn attend(
             () = &mut start_limit, if !is_up => {
                 return Err(children.never_came_up());
             }
-            () = stop.recv() => return Ok(()),
+            () = stop.recv() => {
+                talk("ending everything");
+                return Ok(());
+            }
             () = &mut exit_after => return Ok(()),
         }
     }

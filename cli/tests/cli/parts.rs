@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::place::{Place, is_alive, wait_for};
+use crate::place::{Place, Said, is_alive, wait_for};
 
 /// A supervisor is there for as long as its host. Heap, stack and whatever else belongs to no
 /// file, in KiB; the program's own pages are shared, but for those that the loader relocates.
@@ -90,6 +90,10 @@ fn parts_that_cannot_start_say_why() {
     };
     agent("host-1", "host-2").refused_with_remedy(1, &["host-1.agent.c1.matins", "host-2"]);
     agent("node-1", "node-1").refused_with_remedy(1, &["coordinator"]);
+    let mut command = place.command(&["supervisor", "--dir", "s"]);
+    command.env("MATINS_LOG", "supervisor=loud");
+    let said: Said = command.output().unwrap().into();
+    said.refused_with_remedy(2, &["MATINS_LOG", "coordinator=debug,info"]);
     place.write("file", "");
     place
         .matins(&["supervisor", "--dir", "file"])
