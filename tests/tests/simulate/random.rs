@@ -4,17 +4,14 @@ use std::{env, fs};
 
 use protocol::Rules;
 
-use crate::invariants::{self, p1_no_silence, p4_nothing_precious};
+use crate::invariants::{self, p4_nothing_precious};
 use crate::transition::{any_job, draw};
-use crate::world::people::{self, Job};
+use crate::world::people;
 use crate::world::process::Plan;
 use crate::world::{Held, World};
 
 /// How many seeds `cargo test` draws.
 const SEEDS: u64 = 300;
-
-/// How long the healed world may take: the longest lease, the longest backoff and room.
-const REST_MS: i64 = 45 * 60_000;
 
 #[test]
 fn random() {
@@ -70,7 +67,7 @@ fn live_through(world: &mut World) -> Held {
             invariants::audit(world)?;
         }
     }
-    heal(world)
+    p4_nothing_precious::heal(world)
 }
 
 fn begin(world: &mut World) -> Held {
@@ -91,33 +88,6 @@ fn begin(world: &mut World) -> Held {
         world.request(people::put(&job));
     }
     world.run_for(3_000)
-}
-
-fn heal(world: &mut World) -> Held {
-    world.heal_everything();
-    world.let_processes_finish();
-    // Long enough for a clock that was just set right to be believed, and for what is due.
-    world.run_for(4 * 60_000)?;
-    p1_no_silence::audit_watermarks(world);
-    world.holds()?;
-    // Then nothing more comes due, and what is open must end.
-    let jobs: Vec<String> = world
-        .truth
-        .set
-        .jobs
-        .values()
-        .map(|job| job.name.to_string())
-        .collect();
-    for name in jobs {
-        world.put(&Job::on_demand(&name))?;
-    }
-    p4_nothing_precious::come_to_rest(world, REST_MS)?;
-    invariants::audit(world)?;
-    let same = world.replayed().dump().ok() == world.store.dump().ok();
-    world.require(same, "P3", "the same commands give the same ledger", || {
-        "the log, replayed, gives another ledger".to_owned()
-    });
-    world.holds()
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,1 +1,244 @@
-//! The named orders of events. Each holds with all rules, and breaks without the one it is about.
+//! The named orders of events. Each holds with all rules, and breaks without the one it is about:
+//! a scenario that cannot fail proves nothing, and a rule that nothing needs is none.
+
+mod acks;
+mod bounds;
+mod clocks;
+mod grants;
+mod hosts;
+mod leaders;
+mod people;
+mod receipts;
+mod schedules;
+
+use std::collections::BTreeSet;
+
+use ledger::RunState;
+use ledger::command::Command;
+use protocol::attempt::Exit;
+use protocol::{Rule, Rules, RunId};
+
+use crate::invariants::tables::{Tables, number, text};
+use crate::world::process::{Behaviour, Plan};
+use crate::world::{Held, Violation, World};
+
+/// One order of events, and the rule without which it breaks.
+pub struct Sequence {
+    pub name: &'static str,
+    pub rule: Rule,
+    pub scenario: fn(&mut World) -> Held,
+}
+
+/// Lists a file's sequences and makes a test of each.
+macro_rules! sequences {
+    ($($name:ident breaks without $rule:ident;)+) => {
+        pub const SEQUENCES: &[$crate::sequences::Sequence] = &[$(
+            $crate::sequences::Sequence {
+                name: stringify!($name),
+                rule: protocol::Rule::$rule,
+                scenario: $name,
+            },
+        )+];
+
+        mod proofs {
+            $(
+                #[test]
+                fn $name() {
+                    let name = stringify!($name);
+                    let found = super::SEQUENCES.iter().find(|sequence| sequence.name == name);
+                    $crate::sequences::prove(found.expect("listed above"));
+                }
+            )+
+        }
+    };
+}
+pub(crate) use sequences;
+
+/// Runs the scenario with all rules, where it must hold, and without its own, where it must not.
+pub fn prove(sequence: &Sequence) -> Violation {
+    let Sequence {
+        name,
+        rule,
+        scenario,
+    } = sequence;
+    let mut world = World::new(1, Rules::all(), true);
+    if let Err(violation) = scenario(&mut world) {
+        panic!("{name}: {violation}\n{}", world.journal().join("\n"));
+    }
+    let mut world = World::new(1, Rules::without(*rule), true);
+    match scenario(&mut world) {
+        Err(violation) => violation,
+        Ok(()) => panic!(
+            "{name} holds without {rule:?}: it does not meet the rule, or the rule does nothing\n{}",
+            world.journal().join("\n")
+        ),
+    }
+}
+
+/// Prints which invariant notices that a rule is missing, and demands that every rule is proven.
+#[test]
+fn every_rule_is_proven() {
+    let mut proven = BTreeSet::new();
+    for sequence in all() {
+        let violation = prove(sequence);
+        println!(
+            "{:<34} {:<32} {} ({})",
+            sequence.name.replace('_', "-"),
+            format!("{:?}", sequence.rule),
+            violation.promise,
+            violation.invariant
+        );
+        proven.insert(sequence.rule as u8);
+    }
+    let unproven: Vec<u8> = (0..=Rule::LateIsNotMissed as u8)
+        .filter(|rule| !proven.contains(rule))
+        .collect();
+    assert!(
+        unproven.is_empty(),
+        "no sequence breaks without the rules numbered {unproven:?}"
+    );
+}
+
+fn all() -> impl Iterator<Item = &'static Sequence> {
+    [
+        grants::SEQUENCES,
+        hosts::SEQUENCES,
+        acks::SEQUENCES,
+        leaders::SEQUENCES,
+        receipts::SEQUENCES,
+        people::SEQUENCES,
+        schedules::SEQUENCES,
+        clocks::SEQUENCES,
+        bounds::SEQUENCES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+// -- what scenarios share ---------------------------------------------------------------------
+
+/// Two hosts, by name, where a scenario has two.
+const A: usize = 0;
+const B: usize = 1;
+
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60_000;
+
+fn works_for(seconds: i64) -> Behaviour {
+    Behaviour::succeeds_after(seconds * SECOND)
+}
+
+fn fails_after(seconds: i64, exit: Exit) -> Behaviour {
+    Behaviour {
+        exit,
+        ..works_for(seconds)
+    }
+}
+
+impl World {
+    /// A coordinator and this many hosts, all attached.
+    fn begin(&mut self, hosts: usize) -> Held {
+        self.start_leader();
+        for _ in 0..hosts {
+            self.add_host(4);
+        }
+        self.until_attached()
+    }
+
+    fn until_attached(&mut self) -> Held {
+        self.run_until("every agent attaches", 20 * SECOND, |w| {
+            w.hosts.iter().all(|host| {
+                let agent = host.agent.as_ref();
+                agent.is_some_and(|agent| agent.core.session().is_some())
+            })
+        })
+    }
+
+    fn plan(&mut self, script: &[Behaviour]) {
+        self.plan = Plan::Script(script.to_vec());
+    }
+
+    /// Runs until the next whole minute and then for so long.
+    fn run_past_minute(&mut self, ms: i64) -> Held {
+        let left = MINUTE - self.now.rem_euclid(MINUTE);
+        self.run_for(left + ms)
+    }
+
+    fn until_process_on(&mut self, host: usize) -> Held {
+        self.run_until("a process starts", 3 * MINUTE, |w| {
+            !w.alive_on(host).is_empty()
+        })
+    }
+
+    fn until_on_its_way(&mut self, kind: fn(&Command) -> bool) -> Held {
+        self.run_until("a command is on its way", 3 * MINUTE, |w| {
+            w.leader().is_some_and(|leader| leader.has_on_its_way(kind))
+        })
+    }
+
+    fn until_state(&mut self, run_id: RunId, state: RunState, bound_ms: i64) -> Held {
+        let what = format!("{run_id} is {}", state.as_str());
+        self.run_until(&what, bound_ms, |w| w.state_of(run_id) == Some(state))
+    }
+
+    /// State of a run, final ones included.
+    fn state_of(&self, run_id: RunId) -> Option<RunState> {
+        match self.open_run(run_id) {
+            Some(run) => Some(run.state),
+            None => self.truth.ended.get(&run_id).copied(),
+        }
+    }
+
+    fn processes_of(&self, run_id: RunId) -> usize {
+        self.processes
+            .values()
+            .filter(|process| process.run_id == run_id)
+            .count()
+    }
+
+    fn tables(&self) -> Tables {
+        Tables::parse(&self.store.dump().expect("the ledger can be read"))
+    }
+
+    /// How many alerts of this code have been raised.
+    fn alerts(&self, kind: i64) -> usize {
+        let tables = self.tables();
+        tables
+            .rows("alerts")
+            .iter()
+            .filter(|alert| number(alert, "kind") == kind)
+            .count()
+    }
+
+    /// Fire times and states of the scheduled runs of a job, in order.
+    fn fires_of(&self, job: &str) -> Vec<(i64, RunState)> {
+        let job_id = self.job(job).job_id;
+        let of_job = self
+            .truth
+            .runs
+            .iter()
+            .filter(|(_, facts)| facts.job_id == job_id);
+        let mut fires: Vec<(i64, RunState)> = of_job
+            .filter(|(_, facts)| facts.namespace == ledger::Namespace::Scheduled)
+            .filter_map(|(run_id, facts)| Some((facts.fire_time.0, self.state_of(*run_id)?)))
+            .collect();
+        fires.sort_unstable_by_key(|&(at, _)| at);
+        fires
+    }
+
+    fn restart_leader_after(&mut self, ms: i64, keep: bool) -> Held {
+        self.crash_leader(self.front, keep);
+        self.run_for(ms)?;
+        self.start_leader();
+        self.holds()
+    }
+}
+
+/// The first alert whose text contains this.
+fn alert_with<'a>(tables: &'a Tables, words: &str) -> Option<&'a str> {
+    let mut texts = tables
+        .rows("alerts")
+        .iter()
+        .map(|alert| text(alert, "text"));
+    texts.find(|text| text.contains(words))
+}

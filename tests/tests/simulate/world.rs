@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use coordinator_core::{RequestError, RequestId};
-use ledger::{Done, Proposal, Store};
+use ledger::{Command, Done, Proposal, Store};
 use protocol::attempt::Exit;
 use protocol::message::{AgentMessage, CoordinatorBody, CoordinatorMessage};
 use protocol::supervisor::Event as Word;
-use protocol::{AgentName, BootMs, Rules, Token};
+use protocol::{AgentName, BootMs, Rules, Token, WallMs};
+use tempfile::TempDir;
 
 use crate::invariants;
 use crate::rng::Rng;
@@ -77,6 +78,7 @@ pub enum Event {
     SupervisorTimer(usize),
     SupervisorInbox(usize),
     SupervisorSays(usize, u64, Box<Word>),
+    SupervisorGone(usize, u64),
     Exits(u64),
     Dies(u64, Exit),
     Writes(u64),
@@ -93,6 +95,8 @@ pub struct World {
 
     pub coordinator_clock: Clock,
     pub store: Store,
+    /// Holds the ledger's file, where it has one.
+    directory: Option<TempDir>,
     /// Every command that was ever committed.
     pub log: Vec<Proposal>,
     pub leaders: BTreeMap<u64, Leader>,
@@ -102,6 +106,10 @@ pub struct World {
     pub tick_late_ms: i64,
     pub answers: BTreeMap<RequestId, Result<Done, RequestError>>,
     pub quorum_withheld_at: i64,
+    /// Highest wall time that the leader in front has read.
+    pub wall_reached: WallMs,
+    /// Proposals that match are kept back until [`World::release_withheld`].
+    pub withhold: Option<fn(&Command) -> bool>,
 
     pub hosts: Vec<Host>,
     pub connections: BTreeMap<u64, Connection>,
@@ -136,6 +144,7 @@ impl World {
             ids: 0,
             coordinator_clock: Clock::right(BEGIN),
             store: Store::open_in_memory(rules).expect("a ledger in memory"),
+            directory: None,
             log: Vec::new(),
             leaders: BTreeMap::new(),
             front: 0,
@@ -143,6 +152,8 @@ impl World {
             tick_late_ms: 0,
             answers: BTreeMap::new(),
             quorum_withheld_at: 0,
+            wall_reached: WallMs(0),
+            withhold: None,
             hosts: Vec::new(),
             connections: BTreeMap::new(),
             hold: None,
@@ -161,14 +172,10 @@ impl World {
         }
     }
 
-    /// One coordinator and `hosts` hosts, all running.
-    pub fn with_hosts(seed: u64, rules: Rules, hosts: usize, slots: u32) -> World {
-        let mut world = World::new(seed, rules, true);
-        world.start_leader();
-        for _ in 0..hosts {
-            world.add_host(slots);
-        }
-        world
+    /// Another time to begin at, for an empty world.
+    pub fn begin_at(&mut self, now: i64) {
+        self.now = now;
+        self.coordinator_clock = Clock::right(now);
     }
 
     pub fn add_host(&mut self, slots: u32) -> usize {
@@ -318,6 +325,7 @@ impl World {
             Event::SupervisorTimer(host) => self.supervisor_timer(host),
             Event::SupervisorInbox(host) => self.read_supervisor_inbox(host),
             Event::SupervisorSays(host, socket, word) => self.supervisor_says(host, socket, word),
+            Event::SupervisorGone(host, socket) => self.supervisor_hung_up(host, socket),
             Event::Exits(pid) => self.exits(pid),
             Event::Dies(pid, exit) => self.die(pid, exit),
             Event::Writes(pid) => self.write_again(pid),

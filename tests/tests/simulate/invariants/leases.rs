@@ -7,15 +7,13 @@ use ledger::{Command, Done, Outcome, Proposal};
 use protocol::supervisor::{KillCause, Request};
 use protocol::{DurationMs, Token};
 
-use super::p2_no_twice::is_excused;
+use super::p2_no_twice::{KILLED_WITHIN, is_excused};
 use crate::world::World;
-
-/// Time that a supervisor's timers and a process's death may take.
-const SLACK: DurationMs = DurationMs(150);
 
 pub fn on_propose(world: &mut World, proposal: &Proposal) {
     if let Command::Expire(expire) = &proposal.command {
         world.truth.expiry_proposed.insert(expire.token);
+        check_unheard(world, expire.token);
     }
 }
 
@@ -25,9 +23,18 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
             // Which lease ended is read from the rows: the command may have named another.
             for token in ended_leases(world, outcome) {
                 check_given_up(world, token);
-                check_unheard(world, token);
                 taken(world, token);
             }
+        }
+        (Command::Quarantine(quarantine), Ok(_)) => {
+            let agent = world.truth.set.agents.get(&quarantine.agent_id);
+            let name = agent.map(|agent| agent.name.clone());
+            let cloned = name
+                .as_ref()
+                .is_some_and(|name| world.cloned.contains(name));
+            world.require(cloned, "P4", "only clones are quarantined", || {
+                format!("{name:?} is one process on one machine")
+            });
         }
         (Command::AttachAgent(_), Ok(Done::Attached { released, .. })) => {
             for &(token, how) in released {
@@ -176,7 +183,7 @@ pub fn look(world: &mut World) {
         let process = &world.processes[&pid];
         let boot = world.host_now(process.host).boot;
         if let Some(until) = world.entitled_until(process.host, process.token)
-            && boot > until + SLACK
+            && boot > until + KILLED_WITHIN
             && !is_excused(world, process)
         {
             outlived = Some((pid, process.token, boot - until));

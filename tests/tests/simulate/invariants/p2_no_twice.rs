@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use ledger::command::{Confirm, Finish, Rerun};
 use ledger::{Change, Command, Done, Outcome, Proposal, Refusal, RunState, ShardState};
 use protocol::attempt::Exit;
-use protocol::{JobId, RunId};
+use protocol::{DurationMs, JobId, RunId};
 
 use crate::world::World;
 use crate::world::process::Process;
 use crate::world::truth::Grant;
+
+/// Time that a supervisor's timers and a process's death may take.
+pub const KILLED_WITHIN: DurationMs = DurationMs(150);
 
 pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     check_unique(world, outcome);
@@ -88,23 +91,29 @@ pub fn after_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     check_overlap(world, outcome);
 }
 
-/// (job, fire time) is unique for ever.
+/// (job, fire time) is unique for ever, by the job's id and by every name it has borne.
 fn check_unique(world: &mut World, outcome: &Outcome) {
     for change in &outcome.changes {
         if let Change::Run(run) = change {
             let key = (run.job_id, run.namespace, run.fire_time);
-            let other = world.truth.by_fire.get(&key).copied();
-            world.require(
-                other.is_none_or(|other| other == run.run_id),
-                "P2",
-                "a fire has one run",
-                || {
-                    format!(
-                        "{} at {} has {other:?} and {}",
-                        run.job_id, run.fire_time, run.run_id
-                    )
-                },
-            );
+            let by_id = world.truth.by_fire.get(&key).copied();
+            let name = world
+                .truth
+                .set
+                .jobs
+                .get(&run.job_id)
+                .map(|job| job.name.clone());
+            let by_name = name.and_then(|name| {
+                let key = (name, run.namespace, run.fire_time);
+                world.truth.by_name.get(&key).copied()
+            });
+            let other = by_id.or(by_name).filter(|&other| other != run.run_id);
+            world.require(other.is_none(), "P2", "a fire has one run", || {
+                format!(
+                    "{} at {} has {other:?} and {}",
+                    run.job_id, run.fire_time, run.run_id
+                )
+            });
         }
     }
 }
@@ -235,8 +244,8 @@ pub fn on_start(world: &mut World, pid: u64) {
             twice = Some(other_pid);
         }
         let known = matches!(other.own_end, Some(Exit::Code(code)) if code != 0);
-        if !safe && other.run_id == run_id && other.asked == asked && !(known && !other.is_alive())
-        {
+        let same_wish = other.run_id == run_id && other.asked == asked;
+        if !safe && same_wish && (other.is_alive() || !known) {
             unsafe_again = Some(other_pid);
         }
     }
@@ -263,20 +272,22 @@ pub fn on_start(world: &mut World, pid: u64) {
     );
 }
 
-/// Whether nobody could have ended this process in time: past its deadline, and its supervisor
-/// stood still or was gone at some moment since.
+/// Whether nobody could have ended this process in time: its deadline has passed, and it cannot
+/// be killed, or its supervisor stands still or is gone, or has only just come back.
 pub fn is_excused(world: &World, process: &Process) -> bool {
     let host = &world.hosts[process.host];
     let Some(&deadline) = world.deadlines.get(&(process.host, process.token)) else {
         return false;
     };
-    if world.host_now(process.host).boot <= deadline {
+    let boot = world.host_now(process.host).boot;
+    if boot <= deadline {
         return false;
     }
     if process.stuck || !host.is_supervised() {
         return true;
     }
-    host.clock.read(host.unsupervised_at).boot >= deadline
+    let back = host.clock.read(host.unsupervised_at).boot;
+    back >= deadline && boot <= back + KILLED_WITHIN
 }
 
 /// A process has written, and the guard has let it or not.
@@ -313,8 +324,9 @@ pub fn on_write(world: &mut World, pid: u64, accepted: bool) {
             .admitted_high
             .insert(key.0, admitted_high.max(admitted));
     } else {
-        let current = world.truth.is_current(token);
-        world.require(!current, "P2", "who holds the lease can write", || {
+        // What is being cancelled may have been overtaken by the next execution.
+        let wanted = world.truth.is_wanted(token);
+        world.require(!wanted, "P2", "who holds the lease can write", || {
             format!(
                 "process {pid} of {key:?} under {token} holds the lease, and its write was refused"
             )

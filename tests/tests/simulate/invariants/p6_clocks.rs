@@ -3,7 +3,7 @@
 //! to come. Which of two times is the right one, nobody there can know.
 
 use ledger::command::Decision;
-use ledger::{Command, Proposal};
+use ledger::{Command, Outcome, Proposal};
 
 use crate::world::World;
 
@@ -11,22 +11,8 @@ use crate::world::World;
 const SHUT_MS: i64 = 59_000;
 
 pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
-    let decisions: &[Decision] = match &proposal.command {
-        Command::Fire(fire) => &fire.decisions,
-        Command::PutJob(put) => put.settle.as_ref().map_or(&[], |settle| &settle.decisions),
-        Command::DeleteJob(delete) => &delete.settle.decisions,
-        _ => return,
-    };
-    let wall = world.coordinator_now().wall;
-    for decision in decisions {
-        if let Decision::Run { fire_time, .. } = decision {
-            world.require(
-                *fire_time <= wall,
-                "P6",
-                "nothing fires before its time",
-                || format!("{fire_time} is fired at {wall}"),
-            );
-        }
+    if decisions(&proposal.command).is_none() {
+        return;
     }
     let stepped = world
         .leaders
@@ -39,4 +25,31 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
         "no watermark moves in the minute after a step",
         || format!("{:?} ms after a step: {:?}", since, proposal.command),
     );
+}
+
+/// Nothing is fired that the clock of the leader in front has never reached.
+pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
+    if outcome.result.is_err() {
+        return;
+    }
+    let reached = world.wall_reached.max(world.coordinator_now().wall);
+    for decision in decisions(&proposal.command).unwrap_or_default() {
+        if let Decision::Run { fire_time, .. } = decision {
+            world.require(
+                *fire_time <= reached,
+                "P6",
+                "nothing fires before its time",
+                || format!("{fire_time} is fired, and no clock has shown more than {reached}"),
+            );
+        }
+    }
+}
+
+fn decisions(command: &Command) -> Option<&[Decision]> {
+    match command {
+        Command::Fire(fire) => Some(&fire.decisions),
+        Command::PutJob(put) => Some(put.settle.as_ref().map_or(&[], |settle| &settle.decisions)),
+        Command::DeleteJob(delete) => Some(&delete.settle.decisions),
+        _ => None,
+    }
 }

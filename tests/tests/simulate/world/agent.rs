@@ -181,10 +181,15 @@ impl World {
         self.feed_agent(host, Input::Word(socket, word));
     }
 
+    /// The socket ends after what was written into it.
     pub(super) fn supervisor_gone(&mut self, host: usize) {
         if let Some(socket) = self.hosts[host].agent.as_ref().and_then(|a| a.socket) {
-            self.feed_agent(host, Input::SupervisorGone(socket));
+            self.after(2, Event::SupervisorGone(host, socket));
         }
+    }
+
+    pub(super) fn supervisor_hung_up(&mut self, host: usize, socket: u64) {
+        self.feed_agent(host, Input::SupervisorGone(socket));
     }
 
     pub(super) fn agent_dials_supervisor(&mut self, host: usize, generation: u64) {
@@ -237,7 +242,7 @@ impl World {
         match input {
             Input::Connected(id) => agent.core.handle_connected(ConnectionId(id), now),
             Input::Message(id, message) => {
-                agent.core.handle_message(ConnectionId(id), message, now)
+                agent.core.handle_message(ConnectionId(id), message, now);
             }
             Input::Disconnected(id) => {
                 agent.core.handle_disconnected(ConnectionId(id), now);

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
-use ledger::{Done, Outcome, Proposal, Store};
+use ledger::{Command, Done, Outcome, Proposal, Store};
 use protocol::message::{AgentMessage, Incarnation, Nonce};
-use protocol::{AgentName, Now, Rule};
+use protocol::{AgentName, DurationMs, JobId, Now, Rule};
 
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
@@ -36,8 +36,11 @@ pub struct Leader {
     offset: i64,
     /// When it could last see that its clock had been set.
     pub stepped_at: Option<i64>,
-    /// Proposals that the next batch will take.
+    /// By how much this process's wall clock is ahead of its machine's: as if it ran elsewhere.
+    pub wall_error_ms: i64,
+    /// Proposals that the next batch will take, and those that are kept back.
     queue: Vec<(ProposalId, Proposal)>,
+    withheld: Vec<(ProposalId, Proposal)>,
     /// On its way to the disk.
     pub batch: Vec<(ProposalId, Proposal)>,
     pub stopped: bool,
@@ -52,6 +55,14 @@ pub struct Leader {
 }
 
 impl Leader {
+    /// Whether a command of this kind has been decided and not committed yet.
+    pub fn has_on_its_way(&self, kind: impl Fn(&Command) -> bool) -> bool {
+        let ways = [&self.queue, &self.batch, &self.withheld];
+        ways.into_iter()
+            .flatten()
+            .any(|(_, proposal)| kind(&proposal.command))
+    }
+
     /// Whether it has not yet heard of everything that was committed.
     pub fn lags(&self) -> bool {
         !self.inbox.is_empty()
@@ -86,6 +97,15 @@ impl World {
         self.coordinator_clock.read(self.now)
     }
 
+    /// What a process reads, whose clock need not be its machine's.
+    fn leader_now(&self, generation: u64) -> Now {
+        let mut now = self.coordinator_now();
+        if let Some(leader) = self.leaders.get(&generation) {
+            now.wall = now.wall + DurationMs(leader.wall_error_ms);
+        }
+        now
+    }
+
     /// Starts a coordinator process; agents dial it from now on.
     pub fn start_leader(&mut self) -> u64 {
         let generation = self.fresh_id();
@@ -103,7 +123,9 @@ impl World {
                 core,
                 offset: offset(self.coordinator_now()),
                 stepped_at: None,
+                wall_error_ms: 0,
                 queue: Vec::new(),
+                withheld: Vec::new(),
                 batch: Vec::new(),
                 stopped: false,
                 inbox: VecDeque::new(),
@@ -299,13 +321,16 @@ impl World {
     }
 
     fn feed(&mut self, generation: u64, input: Input) {
-        let now = self.coordinator_now();
+        let now = self.leader_now(generation);
         let Some(leader) = self.leaders.get_mut(&generation) else {
             return;
         };
         if leader.stopped || (leader.readers_lag && input.is_from_network()) {
             leader.inbox.push_back(input);
             return;
+        }
+        if generation == self.front {
+            self.wall_reached = self.wall_reached.max(now.wall);
         }
         let moved = offset(now) - leader.offset;
         leader.offset = offset(now);
@@ -362,30 +387,52 @@ impl World {
     }
 
     fn begin_batch(&mut self, generation: u64) -> bool {
-        let now = self.coordinator_now();
+        let now = self.leader_now(generation);
         let (shortest, longest) = self.commit_ms;
         let Some(leader) = self.leaders.get_mut(&generation) else {
             return false;
         };
-        if leader.queue.is_empty() || !leader.batch.is_empty() {
+        if let Some(withhold) = self.withhold {
+            let (kept, rest) = std::mem::take(&mut leader.queue)
+                .into_iter()
+                .partition(|(_, proposal)| withhold(&proposal.command));
+            leader.queue = rest;
+            leader.withheld.extend::<Vec<_>>(kept);
+        }
+        let early = !self.rules.on(Rule::GrantBeforeWord);
+        if leader.queue.is_empty() || !(leader.batch.is_empty() || early) {
             return false;
         }
-        leader.batch = std::mem::take(&mut leader.queue);
-        if !self.rules.on(Rule::GrantBeforeWord) {
+        let next = std::mem::take(&mut leader.queue);
+        let begins = leader.batch.is_empty();
+        leader.batch.extend(next.iter().cloned());
+        if early {
             // The word goes out first, and the disk is hoped for.
-            let batch = leader.batch.clone();
-            let outcomes = self.apply_unlogged(&batch);
+            let outcomes = self.apply_unlogged(&next);
             if let Some(leader) = self.leaders.get_mut(&generation) {
                 leader.core.handle_outcomes(outcomes, now);
             }
         }
-        let after = self.rng.between(shortest, longest);
-        self.after(after, Event::BatchIsDurable(generation));
+        if begins {
+            let after = self.rng.between(shortest, longest);
+            self.after(after, Event::BatchIsDurable(generation));
+        }
         true
     }
 
+    /// What was kept back goes into the next batch, whatever has overtaken it.
+    pub fn release_withheld(&mut self) {
+        self.withhold = None;
+        let generation = self.front;
+        if let Some(leader) = self.leaders.get_mut(&generation) {
+            let withheld = std::mem::take(&mut leader.withheld);
+            leader.queue.extend(withheld);
+        }
+        self.drain_leader(generation);
+    }
+
     fn schedule_tick(&mut self, generation: u64) {
-        let now = self.coordinator_now();
+        let now = self.leader_now(generation);
         let Some(leader) = self.leaders.get(&generation) else {
             return;
         };
@@ -491,10 +538,31 @@ impl World {
 
     /// A ledger made anew from every command that was ever committed.
     pub fn replayed(&self) -> Store {
-        let mut store = Store::open_in_memory(self.rules).expect("a ledger in memory");
+        self.replay_into(Store::open_in_memory(self.rules).expect("a ledger in memory"))
+    }
+
+    fn replay_into(&self, mut store: Store) -> Store {
         for batch in self.log.chunks(64) {
             store.propose(batch).expect("the ledger takes any batch");
         }
         store
+    }
+
+    /// Writes rubbish over the manifest that a job has in force, as damage on a disk would.
+    /// From then on the ledger lies in a file.
+    pub fn damage_manifest(&mut self, job_id: JobId) {
+        let directory = tempfile::tempdir().expect("a directory for the ledger");
+        let path = directory.path().join("ledger.db");
+        drop(self.replay_into(Store::open(&path, self.rules).expect("a ledger in a file")));
+        let database = rusqlite::Connection::open(&path).expect("the ledger's file");
+        let rows = database.execute(
+            "UPDATE versions SET manifest = '{' WHERE job_id = ?1",
+            [job_id.0],
+        );
+        assert_eq!(rows, Ok(1), "one version of the job was damaged");
+        drop(database);
+        self.store = Store::open(&path, self.rules).expect("the damaged ledger");
+        self.truth.set = self.store.working_set().expect("the damaged ledger");
+        self.directory = Some(directory);
     }
 }

@@ -10,7 +10,7 @@ use agent_core::supervisor::{Action, Identity, Signal, Usage};
 use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
-use protocol::supervisor::{Event as Word, KillCause, Request};
+use protocol::supervisor::{Event as Word, Request};
 use protocol::{AgentName, BootMs, Now, Rule, Token};
 
 use super::agent::AgentShell;
@@ -450,11 +450,7 @@ impl World {
                 }
             }
             Request::Kill { token, cause } => {
-                let cause = *cause;
                 self.note(|_| format!("host {host}: {token} to be killed: {cause:?}"));
-                if cause == KillCause::Cancelled {
-                    return;
-                }
             }
             Request::Hello | Request::Forget { .. } => {}
         }

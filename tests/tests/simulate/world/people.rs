@@ -60,21 +60,15 @@ impl Job {
         }
     }
 
-    pub fn every(name: &str, seconds: u32) -> Job {
-        let cron = format!("@every {seconds}s");
-        Job {
-            cron,
-            ..Job::every_minute(name)
-        }
-    }
-
     /// Fires once, in an hour that no test reaches but by asking.
     pub fn on_demand(name: &str) -> Job {
-        let cron = "0 0 1 1 *".to_owned();
-        Job {
-            cron,
-            ..Job::every_minute(name)
-        }
+        Job::every_minute(name).at("0 0 1 1 *")
+    }
+
+    /// The same job with another expression.
+    pub fn at(mut self, cron: &str) -> Job {
+        cron.clone_into(&mut self.cron);
+        self
     }
 
     pub fn manifest(&self) -> Arc<Manifest> {

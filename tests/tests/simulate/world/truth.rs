@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{Change, Command, Namespace, Outcome, Proposal, WorkingSet};
-use protocol::{AgentId, JobId, RunId, Token, WallMs};
+use ledger::{Change, Command, Namespace, Outcome, Proposal, RunState, WorkingSet};
+use protocol::{AgentId, JobId, JobName, RunId, Token, WallMs};
 
 use super::World;
 
@@ -15,6 +15,9 @@ pub struct Truth {
     pub set: WorkingSet,
     pub runs: BTreeMap<RunId, Facts>,
     pub by_fire: BTreeMap<(JobId, Namespace, WallMs), RunId>,
+    pub by_name: BTreeMap<(JobName, Namespace, WallMs), RunId>,
+    /// Runs that are final, and how.
+    pub ended: BTreeMap<RunId, RunState>,
     pub grants: BTreeMap<Token, Grant>,
     pub newest_grant: BTreeMap<(RunId, u32), Token>,
     pub highest_position: i64,
@@ -79,6 +82,16 @@ impl Truth {
         self.lease_of(grant.run_id, grant.shard) == Some(token)
     }
 
+    /// Whether it is, and nobody has asked for its end.
+    pub fn is_wanted(&self, token: Token) -> bool {
+        let grant = self.grants.get(&token);
+        let shard = grant.and_then(|grant| self.set.shards.get(&(grant.run_id, grant.shard)));
+        shard.is_some_and(|shard| match shard.state {
+            ledger::ShardState::Leased(lease) => lease.token == token && !lease.cancelling,
+            _ => false,
+        })
+    }
+
     pub fn lease_of(&self, run_id: RunId, shard: u32) -> Option<Token> {
         match self.set.shards.get(&(run_id, shard))?.state {
             ledger::ShardState::Leased(lease) => Some(lease.token),
@@ -103,8 +116,17 @@ impl Truth {
                     facts.admitted = index;
                 }
                 facts.fence = run.fence.or(facts.fence);
+                if run.state.is_final() {
+                    self.ended.insert(run.run_id, run.state);
+                } else {
+                    self.ended.remove(&run.run_id);
+                }
                 self.by_fire
                     .insert((run.job_id, run.namespace, run.fire_time), run.run_id);
+                if let Some(job) = self.set.jobs.get(&run.job_id) {
+                    let key = (job.name.clone(), run.namespace, run.fire_time);
+                    self.by_name.insert(key, run.run_id);
+                }
             }
             Change::Version(version) => {
                 let safe = jobs::Manifest::from_json(&version.manifest).is_ok_and(|m| m.safe);

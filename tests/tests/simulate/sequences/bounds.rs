@@ -1,0 +1,98 @@
+//! Outages, damage and want of hosts: what is bounded, and what goes to a person.
+
+use ledger::RunState;
+
+use super::{MINUTE, SECOND, alert_with, sequences};
+use crate::invariants::p4_nothing_precious::heal;
+use crate::invariants::tables::{number, text};
+use crate::world::people::Job;
+use crate::world::{Held, World};
+
+sequences! {
+    outage_12h breaks without MissedFiresBecomeOneGap;
+    poison_row breaks without PoisonStaysAlone;
+    unplaceable breaks without UnplaceableGoesToPerson;
+}
+
+const JOBS: usize = 50;
+
+/// Codes of alerts.
+const GIVEN_UP: i64 = 4;
+
+/// Twelve hours down with minute jobs, and a crash in the middle of deciding about them.
+fn outage_12h(world: &mut World) -> Held {
+    world.begin(4)?;
+    for job in 0..JOBS {
+        world.put(&Job::every_minute(&format!("m/job-{job}")))?;
+    }
+    world.run_for(90 * SECOND)?;
+    world.crash_leader(world.front, true);
+    world.run_for(12 * 60 * MINUTE)?;
+    world.start_leader();
+    world.run_until("deciding begins", MINUTE, |w| {
+        w.truth
+            .runs
+            .values()
+            .filter(|run| run.fire_time.0 > w.now - 30 * MINUTE)
+            .count()
+            > 0
+            || w.leader()
+                .is_some_and(|leader| !leader.batch.is_empty() && leader.core.epoch().is_some())
+    })?;
+    world.restart_leader_after(SECOND, false)?;
+    world.run_for(30 * SECOND)?;
+    let tables = world.tables();
+    let gaps = tables.rows("gaps").len();
+    let alerts = world.alerts(GIVEN_UP);
+    world.require(
+        gaps == JOBS && alerts == JOBS,
+        "P7",
+        "one gap and one alert a job",
+        || format!("{gaps} gaps and {alerts} alerts for {JOBS} jobs"),
+    );
+    heal(world)
+}
+
+/// One job's manifest cannot be read any more.
+fn poison_row(world: &mut World) -> Held {
+    world.begin(1)?;
+    world.put(&Job::every_minute("a/good"))?;
+    world.put(&Job::every_minute("a/poisoned"))?;
+    world.run_for(70 * SECOND)?;
+    let poisoned = world.job("a/poisoned").job_id;
+    world.crash_leader(world.front, true);
+    world.damage_manifest(poisoned);
+    world.start_leader();
+    world.run_for(3 * MINUTE)?;
+    let told = alert_with(&world.tables(), "a/poisoned").is_some();
+    world.require(told, "P1", "a job that cannot be read is told of", || {
+        "no alert names it".to_owned()
+    });
+    let fires = world.fires_of("a/good").len();
+    world.require(fires >= 4, "P1", "everything else fires", || {
+        format!("{fires} fires of the other job in four minutes")
+    });
+    crate::invariants::audit(world)
+}
+
+/// No host can take the shard.
+fn unplaceable(world: &mut World) -> Held {
+    world.start_leader();
+    world.run_for(SECOND)?;
+    let mut job = Job::every_minute("a/nowhere").at("1 * * * *");
+    job.start_deadline_s = Some(60);
+    world.put(&job)?;
+    world.run_for(4 * MINUTE)?;
+    let tables = world.tables();
+    let run = &tables.rows("runs")[0];
+    let (state, reason) = (number(run, "state"), text(run, "reason").to_owned());
+    let (run_id, _) = world.truth.runs.iter().next().expect("it fired");
+    let asks = world.state_of(*run_id) == Some(RunState::NeedsConfirmation);
+    world.require(
+        asks && reason.contains("no host"),
+        "P7",
+        "what nobody can take goes to a person with the report",
+        || format!("state {state}, reason {reason:?}"),
+    );
+    heal(world)
+}
