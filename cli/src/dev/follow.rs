@@ -23,8 +23,13 @@ const START_PAUSE: Duration = Duration::from_millis(20);
 /// How often it is asked what is new.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How often it is asked what it could not answer.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
+
 /// Most runs asked for at once.
 const PAGE: usize = 500;
+/// Newest runs looked at to begin with: as many as are given at once.
+const NEWEST: usize = 1000;
 /// Newest alerts looked at.
 const ALERTS: usize = 100;
 
@@ -90,11 +95,12 @@ fn apply_all(
 }
 
 /// Tells what happens until nobody listens. Where the coordinator is gone, its successor is asked;
-/// what it cannot answer is said once.
+/// what it cannot answer is said once, and asked again.
 fn run(data: &Path, since: WallMs, tell: &mpsc::Sender<News>) -> Result<(), Failure> {
     let mut story: Option<Story> = None;
     let mut client = wait_for_coordinator(data)?;
-    loop {
+    let mut complaint = None;
+    while !tell.is_closed() {
         let lines = match &mut story {
             Some(story) => go_on(&client, story),
             None => begin(&client, since).map(|(begun, lines)| {
@@ -105,25 +111,29 @@ fn run(data: &Path, since: WallMs, tell: &mpsc::Sender<News>) -> Result<(), Fail
         match lines {
             Ok(lines) => {
                 for line in lines {
-                    if tell.blocking_send(News::Line(line)).is_err() {
-                        return Ok(());
-                    }
+                    // Nobody listens any more when everything is being ended.
+                    let _ = tell.blocking_send(News::Line(line));
                 }
                 thread::sleep(PAUSE);
             }
             Err(Failure::Told(told)) if told.status == Status::Unreachable => {
                 client = wait_for_coordinator(data)?;
             }
-            Err(failure) => return Err(failure),
-        }
-        if tell.is_closed() {
-            return Ok(());
+            Err(Failure::Told(told)) => {
+                if complaint.as_ref() != Some(&told) {
+                    talk(&told.to_string());
+                    complaint = Some(told);
+                }
+                thread::sleep(COMPLAINT_PAUSE);
+            }
+            Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
         }
     }
+    Ok(())
 }
 
 fn begin(client: &Client, since: WallMs) -> Result<(Story, Vec<Line>), Failure> {
-    let newest: Vec<Run> = client.get("/api/v1/runs", &[("limit", PAGE.to_string())])?;
+    let newest: Vec<Run> = client.get("/api/v1/runs", &[("limit", NEWEST.to_string())])?;
     let alerts = newest_alerts(client)?;
     Ok(Story::begin(newest, &alerts, since))
 }
