@@ -88,6 +88,8 @@ pub enum Rule {
     FencedWrites,
     /// 8: below `misfire.after` a fire is merely late.
     LateIsNotMissed,
+    /// 6: a shard is tried elsewhere before it is tried again where it just failed.
+    RetriedElsewhere,
 }
 
 /// Which rules are in force. Everything outside tests runs with [`Rules::all`].

@@ -6,7 +6,7 @@ use ledger::command::{
     Admit, AlertKind, BecomeActive, Command, EndSession, Fire, Grant, Proposal, RaiseAlert,
     SkipWaiting, Unplaceable,
 };
-use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
+use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, ShardState, WorkingSet};
 use protocol::attempt::Work;
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
@@ -86,6 +86,8 @@ pub struct Core {
     busy_runs: BTreeSet<RunId>,
     busy_shards: BTreeMap<Key, Option<AgentId>>,
     granting: BTreeMap<AgentId, u32>,
+    /// Where a shard of an open run last ended without success.
+    failed_on: BTreeMap<Key, AgentId>,
     next_proposal: u64,
     proposals: VecDeque<(ProposalId, Proposal)>,
     effects: VecDeque<Effect>,
@@ -138,6 +140,7 @@ impl Core {
             busy_runs: BTreeSet::new(),
             busy_shards: BTreeMap::new(),
             granting: BTreeMap::new(),
+            failed_on: BTreeMap::new(),
             next_proposal: 0,
             proposals: VecDeque::new(),
             effects: VecDeque::new(),
@@ -328,10 +331,19 @@ impl Core {
         if let Change::Job(job) = change {
             self.forget_name_of(job.job_id);
         }
+        let held_by = match change {
+            Change::Shard(shard) => self.queue.lease_of((shard.run_id, shard.shard)),
+            _ => None,
+        };
         self.set.absorb(change);
         self.queue.follow(&self.set, change, now);
-        if let Change::Shard(shard) = change {
-            self.note_lease(shard);
+        match change {
+            Change::Shard(shard) => {
+                self.note_lease(shard);
+                self.note_failure(shard, held_by.map(|(agent_id, _)| agent_id));
+            }
+            Change::Run(run) if run.state.is_final() => self.forget_failures(run.run_id),
+            _ => {}
         }
         if let Change::Job(job) = change {
             self.note_job(job);
@@ -345,6 +357,21 @@ impl Core {
             let agent = self.set.agents.get(&agent_id);
             let at = agent.and_then(|agent| self.sessions.acked_arrival(&agent.name));
             self.expiry.begin_lease(agent_id, token, key, at);
+        }
+    }
+
+    /// A shard that is pending again after a lease failed on the host that held it.
+    fn note_failure(&mut self, shard: &ShardRow, held_by: Option<AgentId>) {
+        if let (ShardState::Pending { .. }, Some(agent_id)) = (shard.state, held_by) {
+            self.failed_on.insert((shard.run_id, shard.shard), agent_id);
+        }
+    }
+
+    fn forget_failures(&mut self, run_id: RunId) {
+        let of_run = self.failed_on.range((run_id, 0)..=(run_id, u32::MAX));
+        let keys: Vec<Key> = of_run.map(|(&key, _)| key).collect();
+        for key in keys {
+            self.failed_on.remove(&key);
         }
     }
 
@@ -562,6 +589,13 @@ impl Core {
                 self.count_shards_of(key.0, &mut hosts);
                 run_counted = Some(key.0);
             }
+            let failed_on = self
+                .failed_on
+                .get(&key)
+                .filter(|_| self.rules.on(Rule::RetriedElsewhere));
+            for host in &mut hosts {
+                host.failed_there = failed_on == Some(&host.agent_id);
+            }
             let Ok((agent_id, session)) = place(hosts.iter().copied()) else {
                 break;
             };
@@ -602,6 +636,7 @@ impl Core {
                 used: self.queue.lease_count(agent.agent_id)
                     + self.granting.get(&agent.agent_id).copied().unwrap_or(0),
                 of_this_run: 0,
+                failed_there: false,
             })
             .collect()
     }

@@ -14,6 +14,8 @@ pub struct Host {
     pub used: u32,
     /// Of these, shards of the run in question.
     pub of_this_run: u32,
+    /// Whether the shard in question has just ended there without success.
+    pub failed_there: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,9 @@ pub struct Report {
     pub no_free_slot: u32,
 }
 
-/// The host with the fewest shards of the same run, then the most free slots, then the lowest id.
+/// A host on which the shard has not just failed (a sick one that fails at once is always free,
+/// and would swallow every retry); of these the one with the fewest shards of the same run, then
+/// the most free slots, then the lowest id.
 pub fn place(hosts: impl IntoIterator<Item = Host>) -> Result<(AgentId, SessionId), Report> {
     let mut report = Report::default();
     let mut best: Option<(Host, SessionId)> = None;
@@ -54,8 +58,9 @@ pub fn place(hosts: impl IntoIterator<Item = Host>) -> Result<(AgentId, SessionI
         .ok_or(report)
 }
 
-fn preference(host: &Host) -> (u32, std::cmp::Reverse<u32>, AgentId) {
+fn preference(host: &Host) -> (bool, u32, std::cmp::Reverse<u32>, AgentId) {
     (
+        host.failed_there,
         host.of_this_run,
         std::cmp::Reverse(host.slots - host.used),
         host.agent_id,
@@ -98,6 +103,7 @@ mod tests {
             slots,
             used,
             of_this_run,
+            failed_there: false,
         }
     }
 
@@ -119,6 +125,17 @@ mod tests {
             Ok(1),
             "then lowest id"
         );
+    }
+
+    #[test]
+    fn a_shard_goes_back_to_where_it_failed_only_for_want_of_others() {
+        let sick = Host {
+            failed_there: true,
+            ..host(1, 8, 0, 0)
+        };
+        let placed = |hosts: &[Host]| place(hosts.iter().copied()).map(|(agent, _)| agent.0);
+        assert_eq!(placed(&[sick, host(2, 4, 3, 2)]), Ok(2));
+        assert_eq!(placed(&[sick, host(2, 4, 4, 0)]), Ok(1));
     }
 
     #[test]
