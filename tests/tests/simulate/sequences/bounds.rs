@@ -2,7 +2,7 @@
 
 use ledger::RunState;
 
-use super::{MINUTE, SECOND, alert_with, sequences};
+use super::{A, MINUTE, SECOND, alert_with, sequences};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::{number, text};
 use crate::world::people::Job;
@@ -12,6 +12,7 @@ sequences! {
     outage_12h breaks without MissedFiresBecomeOneGap;
     poison_row breaks without PoisonStaysAlone;
     unplaceable breaks without UnplaceableGoesToPerson;
+    disk_full_agent breaks without RetriedElsewhere;
 }
 
 const JOBS: usize = 50;
@@ -94,5 +95,15 @@ fn unplaceable(world: &mut World) -> Held {
         "what nobody can take goes to a person with the report",
         || format!("state {state}, reason {reason:?}"),
     );
+    heal(world)
+}
+
+/// A host's disk is full: nothing can be started there.
+fn disk_full_agent(world: &mut World) -> Held {
+    world.begin(2)?;
+    world.hosts[A].disk_full = true;
+    world.put(&Job::on_demand("a/works"))?;
+    let run_id = world.run_now("a/works")?;
+    world.until_state(run_id, RunState::Succeeded, 2 * MINUTE)?;
     heal(world)
 }
