@@ -153,7 +153,7 @@ impl Told {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn promises_hold_after_every_command(
