@@ -2,11 +2,11 @@
 
 use protocol::api::{Agent, Alert, JobDetail, Run, RunAnswer, RunDetail, Status};
 use protocol::attempt::{AttemptOutcome, Exit, Trigger};
-use protocol::message::CoordinatorBody;
+use protocol::message::{AgentMessage, CoordinatorBody};
 use serde_json::json;
 
-use crate::agent::FakeAgent;
-use crate::house::{Coordinator, House, YEARLY, manifest, wait_for};
+use crate::agent::{FakeAgent, attach_message};
+use crate::house::{Coordinator, House, YEARLY, http, manifest, wait_for};
 
 /// Starts a run by hand and answers its id.
 fn run_by_hand(coordinator: &Coordinator, job: &str) -> String {
@@ -157,9 +157,21 @@ fn a_person_cancels_and_reruns() {
     );
     let (again, work) = agent.hear_start();
     assert_eq!((work.run_id, work.trigger), (answer.run, Trigger::Rerun));
+    let long = "the first time\n".repeat(100_000);
+    agent.has_output(token, long.as_bytes());
+    agent.has_output(again, b"the second time");
     agent.succeed(again);
     let detail = coordinator.wait_for_state(&run, "succeeded");
     assert_eq!(detail.run.execution, 2);
+    let path = format!("/api/v1/runs/{run}/shards/0/log");
+    for (path, output) in [
+        (format!("{path}?token={token}"), long.as_str()),
+        (format!("{path}?token={again}"), "the second time"),
+        (path, "the second time"),
+    ] {
+        let answer = coordinator.call("GET", &path, None);
+        assert_eq!((answer.status, answer.body), (200, json!(output)));
+    }
     assert_eq!(detail.executions[1].by.as_deref(), Some("tester"));
     coordinator
         .ask_run(&run, "cancel", json!({}))
@@ -239,4 +251,41 @@ fn a_host_that_goes_is_offline_and_its_output_out_of_reach() {
     coordinator
         .call("GET", &path, None)
         .refused(404, "not_found");
+
+    // Back again it is attached at once: nobody is left to be asked whether it is a second one.
+    let back = FakeAgent::connect(&house, &coordinator, "host-1");
+    back.say(AgentMessage::Attach(attach_message(8, Vec::new())));
+    let first_word = back.hear("an answer", Some);
+    assert!(
+        matches!(first_word, CoordinatorBody::Attached { .. }),
+        "{first_word:?}"
+    );
+}
+
+#[test]
+fn an_output_is_cut_where_it_was_announced_to_end_and_one_that_breaks_off_shows() {
+    let house = House::new();
+    let coordinator = house.start();
+    let agent = FakeAgent::attach(&house, &coordinator, "host-1", 8);
+    coordinator.put_job("t/a", &manifest("t/a", YEARLY, ""));
+    let run = run_by_hand(&coordinator, "t/a");
+    let (token, _) = agent.hear_start();
+    let path = format!("/api/v1/runs/{run}/shards/0/log");
+
+    agent.announces_output(token, 5, b"it grew meanwhile");
+    let answer = coordinator.call("GET", &path, None);
+    assert_eq!((answer.status, answer.body), (200, json!("it gr")));
+    agent.announces_output(token, 0, b"");
+    let answer = coordinator.call("GET", &path, None);
+    assert_eq!((answer.status, answer.body), (200, json!("")));
+
+    agent.announces_output(token, 1000, b"and then");
+    let mut answer = http()
+        .get(format!("{}{path}", coordinator.url))
+        .header("authorization", format!("Bearer {}", coordinator.token))
+        .call()
+        .unwrap();
+    assert_eq!(answer.status(), 200);
+    let read = answer.body_mut().read_to_string();
+    assert!(read.is_err(), "{read:?}");
 }
