@@ -52,8 +52,7 @@ pub fn after_event(world: &mut World) {
 
 /// Reads the whole ledger. To be called at any moment; nothing need have come to rest.
 pub fn audit(world: &mut World) -> Held {
-    let dump = world.store.dump().expect("the ledger can be read");
-    let tables = Tables::parse(&dump);
+    let tables = Tables::of(world);
     p1_no_silence::audit(world, &tables);
     p7_bounded::audit(world, &tables);
     indexes::compare(world);

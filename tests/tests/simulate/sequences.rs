@@ -197,7 +197,7 @@ impl World {
     }
 
     fn tables(&self) -> Tables {
-        Tables::parse(&self.store.dump().expect("the ledger can be read"))
+        Tables::of(self)
     }
 
     /// How many alerts of this code have been raised.

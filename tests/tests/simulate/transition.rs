@@ -15,6 +15,10 @@ pub enum Transition {
         keep: bool,
         down_ms: i64,
     },
+    RebootCoordinator {
+        keep: bool,
+        down_ms: i64,
+    },
     /// The coordinator is started again while the old process lives on for a while.
     RestartBesideOld {
         both_ms: i64,
@@ -141,6 +145,10 @@ impl World {
         match transition {
             Transition::CrashCoordinator { keep, down_ms } => {
                 self.crash_leader(self.front, keep);
+                self.later(down_ms, Recovery::StartLeader);
+            }
+            Transition::RebootCoordinator { keep, down_ms } => {
+                self.reboot_coordinator(keep);
                 self.later(down_ms, Recovery::StartLeader);
             }
             Transition::RestartBesideOld { both_ms } => {
@@ -359,7 +367,11 @@ pub fn draw(world: &mut World) -> Transition {
 
 fn draw_for_coordinator(world: &mut World) -> Transition {
     let rng = &mut world.rng;
-    match rng.between(0, 9) {
+    match rng.between(0, 10) {
+        10 => Transition::RebootCoordinator {
+            keep: rng.one_in(2),
+            down_ms: rng.span(5_000, 1_200_000),
+        },
         0..=2 => Transition::CrashCoordinator {
             keep: rng.one_in(2),
             down_ms: rng.span(50, 180_000),
@@ -426,7 +438,7 @@ fn draw_for_host(world: &mut World) -> Transition {
         },
         9 => Transition::CutPower {
             host,
-            down_ms: rng.span(1_000, 240_000),
+            down_ms: rng.span(1_000, 1_200_000),
         },
         10 => Transition::FillDisk {
             host,
@@ -438,7 +450,7 @@ fn draw_for_host(world: &mut World) -> Transition {
                 host,
                 up,
                 down,
-                ms: rng.span(200, 180_000),
+                ms: rng.span(200, 1_200_000),
             }
         }
         13 => Transition::CutAll {

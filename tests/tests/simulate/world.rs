@@ -105,6 +105,8 @@ pub struct World {
     pub commit_ms: (i64, i64),
     pub tick_late_ms: i64,
     pub answers: BTreeMap<RequestId, Result<Done, RequestError>>,
+    /// Requests that a coordinator process has taken and not yet answered.
+    pub unanswered: BTreeMap<RequestId, u64>,
     pub quorum_withheld_at: i64,
     /// Highest wall time that the leader in front has read.
     pub wall_reached: WallMs,
@@ -132,6 +134,8 @@ pub struct World {
     pub violation: Option<Violation>,
     journal: Option<Vec<String>>,
     pub events_handled: u64,
+    /// Length of the log, and when it was last looked at.
+    pub log_looked_at: (usize, i64),
 }
 
 impl World {
@@ -151,6 +155,7 @@ impl World {
             commit_ms: (1, 8),
             tick_late_ms: 0,
             answers: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
             quorum_withheld_at: 0,
             wall_reached: WallMs(0),
             withhold: None,
@@ -169,6 +174,7 @@ impl World {
             violation: None,
             journal: with_journal.then(Vec::new),
             events_handled: 0,
+            log_looked_at: (0, BEGIN),
         }
     }
 
@@ -351,7 +357,8 @@ impl World {
     }
 
     fn note_sent(&mut self, host: usize, connection: u64, message: &AgentMessage) {
-        if matches!(message, AgentMessage::Attach(_)) {
+        if let AgentMessage::Attach(attach) = message {
+            self.hosts[host].last_held.clone_from(&attach.attempts);
             self.note(|_| format!("host {host}: attaches on connection {connection}"));
         }
     }

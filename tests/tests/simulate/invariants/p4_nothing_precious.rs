@@ -3,7 +3,8 @@
 
 use ledger::{RunState, ShardState};
 
-use crate::invariants::{self, p1_no_silence};
+use super::tables::Tables;
+use crate::invariants::{self, p1_no_silence, p7_bounded};
 use crate::world::people::Job;
 use crate::world::{Held, World};
 
@@ -88,9 +89,38 @@ pub fn heal(world: &mut World) -> Held {
     }
     come_to_rest(world, REST_MS)?;
     invariants::audit(world)?;
+    p7_bounded::audit_at_rest(world, &Tables::of(world));
+    let waiting = world.unanswered.len();
+    world.require(waiting == 0, "P1", "every request is answered", || {
+        format!("{waiting} requests wait for an answer")
+    });
+    nothing_is_held(world)?;
     let same = world.replayed().dump().ok() == world.store.dump().ok();
     world.require(same, "P3", "the same commands give the same ledger", || {
         "the log, replayed, gives another ledger".to_owned()
     });
+    world.holds()
+}
+
+/// Every receipt has been acknowledged and forgotten: agents that start afresh hold nothing.
+fn nothing_is_held(world: &mut World) -> Held {
+    for host in 0..world.hosts.len() {
+        world.kill_agent(host);
+        world.start_agent(host);
+    }
+    world.run_for(30_000)?;
+    // What is quarantined is answered no more.
+    let held = world
+        .hosts
+        .iter()
+        .filter(|host| !world.cloned.contains(&host.identity))
+        .find(|host| !host.last_held.is_empty());
+    let held = held.map(|host| (host.identity.clone(), host.last_held.clone()));
+    world.require(
+        held.is_none(),
+        "P4",
+        "every receipt is acknowledged",
+        || format!("{held:?} still held at rest"),
+    );
     world.holds()
 }

@@ -7,7 +7,7 @@ use ledger::{Change, Command, Done, Outcome, Proposal, ShardState};
 use protocol::Token;
 use protocol::attempt::{AttemptOutcome, Trigger};
 
-use super::tables::{Tables, number, text};
+use super::tables::{Tables, number, number_or_null, text};
 use crate::world::World;
 
 /// Ends in a row that use up no retry before a person is asked.
@@ -91,7 +91,25 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
     }
 }
 
+/// Commands that may be committed in one second: beyond it a core runs in circles.
+const COMMANDS_A_SECOND: usize = 250;
+
+/// What a herd may bring at once.
+const HERD: usize = 2_000;
+
 pub fn look(world: &mut World) {
+    let (log, at) = (world.log.len(), world.now);
+    let (log_before, at_before) = world.log_looked_at;
+    let most = HERD + COMMANDS_A_SECOND * ((at - at_before) / 1_000) as usize;
+    if at - at_before > 10_000 || log - log_before > most {
+        world.log_looked_at = (log, at);
+        world.require(
+            log - log_before <= most,
+            "P7",
+            "no core runs in circles",
+            || format!("{} commands in {} ms", log - log_before, at - at_before),
+        );
+    }
     let mut over = None;
     for (index, host) in world.hosts.iter().enumerate() {
         if let Some(agent) = &host.agent {
@@ -107,6 +125,17 @@ pub fn look(world: &mut World) {
         "a host holds no more than its slots",
         || format!("{over:?}"),
     );
+}
+
+/// At rest every attempt has ended, with an outcome.
+pub fn audit_at_rest(world: &mut World, tables: &Tables) {
+    let open = tables
+        .rows("attempts")
+        .iter()
+        .find(|attempt| number_or_null(attempt, "outcome").is_none());
+    world.require(open.is_none(), "P7", "every attempt ends", || {
+        format!("{open:?}")
+    });
 }
 
 pub fn audit(world: &mut World, tables: &Tables) {

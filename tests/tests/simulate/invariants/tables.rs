@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::world::World;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     Null,
@@ -16,7 +18,11 @@ pub type Row = BTreeMap<String, Cell>;
 pub struct Tables(BTreeMap<String, Vec<Row>>);
 
 impl Tables {
-    pub fn parse(dump: &str) -> Tables {
+    pub fn of(world: &World) -> Tables {
+        Tables::parse(&world.store.dump().expect("the ledger can be read"))
+    }
+
+    fn parse(dump: &str) -> Tables {
         let mut tables = Tables::default();
         let mut name = String::new();
         for line in dump.lines() {

@@ -14,6 +14,7 @@ use ledger::{Command, Done, Outcome, Proposal, Store};
 use protocol::message::{AgentMessage, Incarnation, Nonce};
 use protocol::{AgentName, DurationMs, JobId, Now, Rule};
 
+use super::clock::Clock;
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
 use crate::invariants;
@@ -141,12 +142,23 @@ impl World {
         generation
     }
 
+    /// The machine is switched off and on again: its boot clock begins anew.
+    pub fn reboot_coordinator(&mut self, keep: bool) {
+        for leader in self.leaders.keys().copied().collect::<Vec<_>>() {
+            self.crash_leader(leader, keep);
+        }
+        let error = self.coordinator_clock.wall_error(self.now);
+        self.coordinator_clock = Clock::right(self.now);
+        self.coordinator_clock.step(self.now, error);
+    }
+
     /// Kills the process. `keep`: whether a batch on its way to the disk had reached it.
     pub fn crash_leader(&mut self, generation: u64, keep: bool) {
         let Some(leader) = self.leaders.remove(&generation) else {
             return;
         };
         let lost = leader.batch.len();
+        self.unanswered.retain(|_, by| *by != generation);
         self.note(|_| {
             format!("coordinator {generation} dies; {lost} commands on their way, kept: {keep}")
         });
@@ -341,7 +353,10 @@ impl World {
             Input::Tick => leader.core.handle_tick(now),
             Input::Quorum(round) => leader.core.handle_quorum(round, now),
             Input::Outcomes(outcomes) => leader.core.handle_outcomes(outcomes, now),
-            Input::Request(id, request) => leader.core.handle_request(id, request, now),
+            Input::Request(id, request) => {
+                leader.core.handle_request(id, request, now);
+                self.unanswered.insert(id, generation);
+            }
             Input::Message(conn, message) => leader.core.handle_message(conn, message, now),
             Input::Disconnected(conn) => {
                 leader.core.handle_disconnected(conn, now);
@@ -481,6 +496,7 @@ impl World {
             Ok(done) => format!("answer: {done:?}"),
             Err(error) => format!("answer: {error}"),
         });
+        self.unanswered.remove(&request);
         let twice = self.answers.insert(request, answer).is_some();
         self.require(!twice, "P1", "one answer to a request", || {
             format!("{request:?} was answered twice")

@@ -33,6 +33,8 @@ pub struct Host {
     pub dials: Option<u64>,
     pub link: Link,
     pub disk_full: bool,
+    /// What its last attach listed.
+    pub last_held: Vec<Token>,
     /// Last true time at which no supervisor ran here.
     pub unsupervised_at: i64,
     /// Events of processes that came due while the machine stood still.
@@ -72,6 +74,7 @@ impl Host {
             dials: None,
             link: Link::default(),
             disk_full: false,
+            last_held: Vec::new(),
             unsupervised_at: now,
             deferred: Vec::new(),
         }
