@@ -20,7 +20,7 @@ release: ## Build target/release/matins
 
 test: ## Run all tests that everybody runs
 	cargo build --release --bin matins
-	cargo $(TEST) --workspace
+	cargo $(TEST) --workspace --no-fail-fast
 	python3 -m unittest discover -s examples/baseline
 
 test-full: test ## Run them all, the long ones included
