@@ -7,7 +7,7 @@ TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo 'nextest run' ||
 SIM_SEEDS_LONG = 1000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo release test test-full lint simulate
+.PHONY: help demo release test test-full lint bench simulate house
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -34,3 +34,10 @@ lint: ## Check form and habits
 simulate: ## Replay one seed of the simulation: make simulate SEED=n
 	MATINS_SIM_SEED=$(or $(SEED),$(error say which seed: make simulate SEED=n)) \
 		cargo test -p tests --test simulate random -- --nocapture
+
+bench: ## Measure ledger, schedules and manifests on this machine
+	cargo bench -p tests --bench skeleton
+
+house: ## Draw docs/house.svg anew from cargo metadata (needs graphviz)
+	MATINS_DRAW_HOUSE=1 cargo test -p tests --test house the_drawing_is_true
+	dot -Tsvg docs/house.dot -o docs/house.svg

@@ -382,9 +382,7 @@ impl Core {
     }
 
     fn note_job(&mut self, job: &JobRow) {
-        if let Some(at) = self.due_of.remove(&job.job_id) {
-            self.due.remove(&(at, job.job_id));
-        }
+        self.forget_due(job.job_id);
         if job.deleted {
             return;
         }
@@ -393,6 +391,12 @@ impl Core {
         if let Some(next) = next {
             self.due.insert((next.at, job.job_id));
             self.due_of.insert(job.job_id, next.at);
+        }
+    }
+
+    fn forget_due(&mut self, job_id: JobId) {
+        if let Some(at) = self.due_of.remove(&job_id) {
+            self.due.remove(&(at, job_id));
         }
     }
 
@@ -420,10 +424,7 @@ impl Core {
                     self.begin_reign(epoch, now);
                 }
             }
-            // A refused Fire was computed from a state that has moved; `advance` computes it anew.
-            Flight::Fire(job_id) => {
-                self.moving.remove(&job_id);
-            }
+            Flight::Fire(job_id) => self.land_fire(job_id, result, now),
             Flight::Run(run_id) => {
                 self.busy_runs.remove(&run_id);
             }
@@ -437,6 +438,26 @@ impl Core {
             Flight::EndSession(agent_id) => self.sessions.ending.retain(|&a| a != agent_id),
             Flight::Note => {}
             Flight::Request(request) => self.land_request(request, result, now),
+        }
+    }
+
+    fn land_fire(&mut self, job_id: JobId, result: Result<Done, Refusal>, now: Now) {
+        self.moving.remove(&job_id);
+        match result {
+            // Computed from a state that has moved: `advance` computes it anew.
+            Ok(_) | Err(Refusal::WatermarkMoved { .. } | Refusal::NoSuchJob { .. }) => {}
+            // It would be refused again and again: the job stands still, loudly, until its row
+            // changes or another reign begins.
+            Err(refusal) => {
+                self.forget_due(job_id);
+                let name = self.set.jobs.get(&job_id).map(|job| job.name.to_string());
+                let text = format!(
+                    "{} does not fire: {refusal}",
+                    name.unwrap_or_else(|| job_id.to_string())
+                );
+                let (kind, job_id) = (AlertKind::FireRefused, Some(job_id));
+                self.alert(RaiseAlert { kind, job_id, text }, now);
+            }
         }
     }
 
@@ -572,6 +593,9 @@ impl Core {
     }
 
     fn dispatch(&mut self, now: Now) {
+        if self.queue.ready().next().is_none() {
+            return;
+        }
         let mut hosts = self.hosts(now);
         let mut free: u32 = hosts.iter().map(free_slots).sum();
         if free == 0 {

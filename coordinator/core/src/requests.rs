@@ -277,7 +277,7 @@ impl Core {
         let through = trigger::settles_through(now);
         let decisions = match self.owed(row) {
             Some(owed) => trigger::decide(owed, through, self.rules),
-            None => vec![trigger::unreadable(row.fired_through, through)],
+            None => trigger::unreadable(row.fired_through, through),
         };
         Settlement {
             version: row.version,

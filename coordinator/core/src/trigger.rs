@@ -118,13 +118,16 @@ fn decide_missed(owed: Owed<'_>, late_from: WallMs, now: WallMs, rules: Rules) -
 
 /// The stretch that a version with an unreadable manifest leaves behind: how many instants it
 /// named, nobody can say.
-pub(crate) fn unreadable(from: WallMs, through: WallMs) -> Decision {
-    Decision::Gap {
+pub(crate) fn unreadable(from: WallMs, through: WallMs) -> Vec<Decision> {
+    if through <= from {
+        return Vec::new();
+    }
+    vec![Decision::Gap {
         from,
         through,
         count: 0,
         reason: GapReason::UnreadableManifest,
-    }
+    }]
 }
 
 fn judge_newest_missed(owed: Owed<'_>, instant: Instant, now: WallMs) -> Decision {

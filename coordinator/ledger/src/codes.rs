@@ -135,6 +135,7 @@ coded!(AlertKind:
     GivenUp = 4,
     NeedsConfirmation = 5,
     DuplicateAgent = 6,
+    FireRefused = 7,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

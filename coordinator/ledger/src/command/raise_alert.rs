@@ -17,6 +17,8 @@ pub struct RaiseAlert {
 pub enum AlertKind {
     /// A job's row cannot be read; it does not fire.
     UnreadableJob,
+    /// The ledger does not take a job's fire; it does not fire.
+    FireRefused,
     /// The leader changed several times and an agent with leases has not been heard of since.
     FlappingLeader,
     /// A fire was skipped because an earlier run was still live.
@@ -41,6 +43,7 @@ impl AlertKind {
             AlertKind::GivenUp => "given_up",
             AlertKind::NeedsConfirmation => "needs_confirmation",
             AlertKind::DuplicateAgent => "duplicate_agent",
+            AlertKind::FireRefused => "fire_refused",
         }
     }
 }

@@ -1,0 +1,250 @@
+//! Where the skeleton stands, in figures: run by `make bench`, quoted in docs/BENCHMARKS.md.
+//! Each figure is the median of several rounds.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use jobs::{Manifest, Schedule, ScheduleSpec};
+use ledger::command::{AttachAgent, BecomeActive, Decision, Finish, Fire, Grant, PutJob};
+use ledger::{Command, Done, Proposal, RunState, Store};
+use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
+use protocol::message::Incarnation;
+use protocol::{AgentId, DurationMs, Epoch, JobId, Rules, RunId, SessionId, Token, WallMs};
+
+const ROUNDS: usize = 5;
+const SHARDS: u32 = 32;
+const BATCH: usize = 64;
+
+fn main() -> Result<()> {
+    println!("{:<58} {:>12}", "what", "per second");
+    let directory = tempfile::tempdir()?;
+    report(
+        "ledger: leases granted and finished, durable, batches of 64",
+        || leases(directory.path(), 20_000),
+    )?;
+    report("jobs: next fires of `*/5 8-18 * * mon-fri`", || {
+        next_fires("*/5 8-18 * * mon-fri", 200_000)
+    })?;
+    report(
+        "jobs: next fires of `30 2 * * *` in America/New_York",
+        || next_fires("30 2 * * *", 200_000),
+    )?;
+    report("jobs: manifests parsed", || manifests(5_000))
+}
+
+fn report(what: &str, round: impl Fn() -> Result<f64>) -> Result<()> {
+    let mut figures = (0..ROUNDS).map(|_| round()).collect::<Result<Vec<f64>>>()?;
+    figures.sort_by(f64::total_cmp);
+    println!("{what:<58} {:>12.0}", figures[ROUNDS / 2]);
+    Ok(())
+}
+
+fn per_second(count: usize, spent: Duration) -> f64 {
+    count as f64 / spent.as_secs_f64()
+}
+
+/// A fire of 32 shards, each granted and finished, until `count` leases have ended.
+fn leases(directory: &Path, count: usize) -> Result<f64> {
+    let file = tempfile::Builder::new()
+        .suffix(".db")
+        .tempfile_in(directory)?;
+    let mut bench = Bench::new(Store::open(file.path(), Rules::all())?)?;
+    let begun = Instant::now();
+    let mut ended = 0;
+    while ended < count {
+        let run_id = bench.fire()?;
+        for shards in (0..SHARDS).collect::<Vec<_>>().chunks(BATCH) {
+            let tokens = bench.grant(run_id, shards)?;
+            bench.finish(&tokens)?;
+            ended += shards.len();
+        }
+    }
+    Ok(per_second(ended, begun.elapsed()))
+}
+
+struct Bench {
+    store: Store,
+    epoch: Option<Epoch>,
+    job_id: JobId,
+    agent: (AgentId, SessionId),
+    fired_through: WallMs,
+}
+
+impl Bench {
+    fn new(mut store: Store) -> Result<Bench> {
+        let begin = BecomeActive {
+            node: "bench".to_owned(),
+            incarnation: Incarnation(1),
+            tzdata: jobs::tzdata_version().to_owned(),
+        };
+        let attach = AttachAgent {
+            name: "host-1".parse()?,
+            boot_id: "boot".to_owned(),
+            agent: Incarnation(1),
+            supervisor: Incarnation(1),
+            swept: true,
+            slots: 1024,
+            holds: Vec::new(),
+        };
+        let put = PutJob {
+            manifest: manifest()?,
+            cut_over: WallMs(0),
+            settle: None,
+            by: "bench".to_owned(),
+        };
+        let commands = [
+            Command::BecomeActive(begin),
+            Command::AttachAgent(attach),
+            Command::PutJob(put),
+        ];
+        let done = propose(&mut store, None, commands.into())?;
+        let [
+            Done::Active { epoch },
+            Done::Attached {
+                agent_id, session, ..
+            },
+            Done::JobPut { job_id, .. },
+        ] = done[..]
+        else {
+            anyhow::bail!("unexpected outcomes {done:?}");
+        };
+        let agent = (agent_id, session);
+        Ok(Bench {
+            store,
+            epoch: Some(epoch),
+            job_id,
+            agent,
+            fired_through: WallMs(0),
+        })
+    }
+
+    fn fire(&mut self) -> Result<RunId> {
+        let through = self.fired_through + DurationMs(1000);
+        let decision = Decision::Run {
+            fire_time: through,
+            nominal: vec!["1970-01-01T00:00:00".to_owned()],
+            trigger: Trigger::Scheduled,
+            start_deadline: None,
+        };
+        let fire = Fire {
+            job_id: self.job_id,
+            version: 1,
+            from: self.fired_through,
+            through,
+            decisions: vec![decision],
+        };
+        self.fired_through = through;
+        let done = self.propose(vec![Command::Fire(fire)])?;
+        let Some(Done::Fired { runs }) = done.first() else {
+            anyhow::bail!("{done:?}")
+        };
+        let &(run_id, state) = runs.first().context("one run")?;
+        anyhow::ensure!(state == RunState::Ready, "{state:?}");
+        Ok(run_id)
+    }
+
+    fn grant(&mut self, run_id: RunId, shards: &[u32]) -> Result<Vec<Token>> {
+        let session = self.agent.1;
+        let grants = shards
+            .iter()
+            .map(|&shard| {
+                Command::Grant(Grant {
+                    run_id,
+                    shard,
+                    session,
+                })
+            })
+            .collect();
+        let granted = self.propose(grants)?.into_iter().map(|done| match done {
+            Done::Granted { token, .. } => Ok(token),
+            other => anyhow::bail!("{other:?}"),
+        });
+        granted.collect()
+    }
+
+    fn finish(&mut self, tokens: &[Token]) -> Result<()> {
+        let end = AttemptEnd {
+            outcome: AttemptOutcome::Succeeded,
+            exit: Some(Exit::Code(0)),
+            started_at: Some(WallMs(1)),
+            ended_at: WallMs(2),
+            cpu: DurationMs(1),
+            memory_bytes_peak: 1 << 20,
+            reason: None,
+            tail: String::new(),
+        };
+        let agent_id = self.agent.0;
+        let finish = |&token| {
+            Command::Finish(Finish {
+                agent_id,
+                token,
+                end: end.clone(),
+            })
+        };
+        self.propose(tokens.iter().map(finish).collect()).map(drop)
+    }
+
+    fn propose(&mut self, commands: Vec<Command>) -> Result<Vec<Done>> {
+        propose(&mut self.store, self.epoch, commands)
+    }
+}
+
+fn propose(store: &mut Store, epoch: Option<Epoch>, commands: Vec<Command>) -> Result<Vec<Done>> {
+    let batch: Vec<Proposal> = commands
+        .into_iter()
+        .map(|command| Proposal {
+            epoch,
+            at: WallMs(0),
+            command,
+        })
+        .collect();
+    let outcomes = store.propose(&batch)?;
+    outcomes
+        .into_iter()
+        .map(|outcome| Ok(outcome.result?))
+        .collect()
+}
+
+fn next_fires(cron: &str, count: usize) -> Result<f64> {
+    let timezone = "America/New_York".to_owned();
+    let schedule = Schedule::parse(&ScheduleSpec {
+        cron: cron.to_owned(),
+        timezone,
+    })?;
+    let mut at = WallMs::parse_rfc3339("2026-01-01T00:00:00Z")?;
+    let begun = Instant::now();
+    for _ in 0..count {
+        at = schedule
+            .next_after(at, at)
+            .context("it always fires again")?
+            .at;
+        if at.0 > 2_100_000_000_000 {
+            at = WallMs(1_700_000_000_000);
+        }
+    }
+    Ok(per_second(count, begun.elapsed()))
+}
+
+fn manifests(count: usize) -> Result<f64> {
+    let begun = Instant::now();
+    for _ in 0..count {
+        manifest()?;
+    }
+    Ok(per_second(count, begun.elapsed()))
+}
+
+fn manifest() -> Result<Manifest> {
+    let yaml = format!(
+        "name: bench/leases\npurpose: bench\nowner: bench\n\
+         repeatable: {{ safe: true, how: bench }}\n\
+         schedule: {{ cron: \"@every 1s\", timezone: Etc/UTC }}\n\
+         misfire: {{ policy: skip, after: 60s }}\noverlap: queue\nexpected_duration: 1s\n\
+         timeout: 1m\nshards: {SHARDS}\nretry: {{ at_most: 3, backoff: [1s] }}\n\
+         run: {{ exec: [\"/bin/true\", \"{{shard}}\"] }}\n"
+    );
+    jobs::parse_manifests("bench.yaml", &yaml)
+        .map_err(|problems| anyhow::anyhow!("{problems:?}"))?
+        .pop()
+        .context("one manifest")
+}
