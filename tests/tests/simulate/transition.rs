@@ -1,10 +1,13 @@
-//! Everything that can happen to a world, as one enum, and how it is drawn.
+//! Everything that can happen to a world, as one enum.
 
-use ledger::RunState;
+mod draw;
+
+pub use draw::{any_job, draw};
+
 use ledger::command::Verdict;
 use protocol::{RunId, WallMs};
 
-use crate::world::people::{self, Job, Misfire};
+use crate::world::people::{self, Job};
 use crate::world::{Event, World};
 
 /// One thing that happens. Whatever lasts ends by a [`Recovery`] that is put on its way at once.
@@ -22,6 +25,8 @@ pub enum Transition {
     /// The coordinator is started again while the old process lives on for a while.
     RestartBesideOld {
         both_ms: i64,
+        /// By how much the old one's clock is ahead, as on another machine.
+        error_ms: i64,
     },
     StallCoordinator {
         ms: i64,
@@ -151,9 +156,10 @@ impl World {
                 self.reboot_coordinator(keep);
                 self.later(down_ms, Recovery::StartLeader);
             }
-            Transition::RestartBesideOld { both_ms } => {
+            Transition::RestartBesideOld { both_ms, error_ms } => {
                 let old = self.front;
-                if self.leaders.contains_key(&old) {
+                if let Some(leader) = self.leaders.get_mut(&old) {
+                    leader.wall_error_ms = error_ms;
                     self.start_leader();
                     self.later(both_ms, Recovery::EndOldLeader(old));
                 }
@@ -351,234 +357,5 @@ impl World {
         {
             self.resume_leader(leader);
         }
-    }
-}
-
-/// Draws what happens next.
-pub fn draw(world: &mut World) -> Transition {
-    match world.rng.between(0, 99) {
-        0..=17 => Transition::Wait,
-        18..=35 => draw_for_coordinator(world),
-        36..=76 => draw_for_host(world),
-        77..=86 => draw_for_job(world),
-        _ => draw_for_run(world),
-    }
-}
-
-fn draw_for_coordinator(world: &mut World) -> Transition {
-    let rng = &mut world.rng;
-    match rng.between(0, 10) {
-        10 => Transition::RebootCoordinator {
-            keep: rng.one_in(2),
-            down_ms: rng.span(5_000, 1_200_000),
-        },
-        0..=2 => Transition::CrashCoordinator {
-            keep: rng.one_in(2),
-            down_ms: rng.span(50, 180_000),
-        },
-        3 => Transition::RestartBesideOld {
-            both_ms: rng.span(100, 90_000),
-        },
-        4 => Transition::StallCoordinator {
-            ms: rng.span(300, 90_000),
-        },
-        5 => Transition::SlowDisk {
-            commit_ms: rng.span(50, 15_000),
-            ms: rng.span(1_000, 60_000),
-        },
-        6 => Transition::WithholdQuorum {
-            ms: rng.span(100, 90_000),
-        },
-        7 => Transition::StepClock {
-            by_ms: rng.pick(&[-300, 300, 900, -900]),
-            back_after_ms: None,
-        },
-        _ => Transition::StepClock {
-            by_ms: {
-                let by = rng.span(2_001, 3 * 3_600_000);
-                if rng.one_in(2) { by } else { -by }
-            },
-            back_after_ms: (!rng.one_in(4)).then(|| rng.span(500, 50_000)),
-        },
-    }
-}
-
-fn draw_for_host(world: &mut World) -> Transition {
-    let host = world.rng.index(world.hosts.len());
-    let rng = &mut world.rng;
-    match rng.between(0, 17) {
-        0 => Transition::KillAgent {
-            host,
-            down_ms: rng.span(100, 60_000),
-        },
-        1 => Transition::TermAgent {
-            host,
-            down_ms: rng.span(100, 60_000),
-        },
-        2 => Transition::KillSupervisor {
-            host,
-            down_ms: rng.span(200, 5_000),
-        },
-        3 => Transition::TermSupervisor { host },
-        4 => Transition::KillBoth {
-            host,
-            down_ms: rng.span(200, 10_000),
-        },
-        5 => Transition::StopAgent {
-            host,
-            ms: rng.span(100, 180_000),
-        },
-        6 => Transition::StopSupervisor {
-            host,
-            ms: rng.span(100, 120_000),
-        },
-        7 | 8 => Transition::StallHost {
-            host,
-            ms: rng.span(100, 180_000),
-        },
-        9 => Transition::CutPower {
-            host,
-            down_ms: rng.span(1_000, 1_200_000),
-        },
-        10 => Transition::FillDisk {
-            host,
-            ms: rng.span(1_000, 30_000),
-        },
-        11 | 12 => {
-            let (up, down) = rng.pick(&[(true, true), (true, false), (false, true)]);
-            Transition::CutNetwork {
-                host,
-                up,
-                down,
-                ms: rng.span(200, 1_200_000),
-            }
-        }
-        13 => Transition::CutAll {
-            ms: rng.span(200, 60_000),
-        },
-        14 => Transition::SlowNetwork {
-            host,
-            longest_ms: rng.span(20, 8_000),
-            ms: rng.span(1_000, 60_000),
-        },
-        15 | 16 => Transition::BreakConnections { host },
-        _ => Transition::ChangePath { host },
-    }
-}
-
-fn draw_for_job(world: &mut World) -> Transition {
-    let names: Vec<String> = world
-        .truth
-        .set
-        .jobs
-        .values()
-        .map(|job| job.name.to_string())
-        .collect();
-    let Some(name) = (!names.is_empty()).then(|| names[world.rng.index(names.len())].clone())
-    else {
-        return Transition::Put {
-            job: any_job(world),
-        };
-    };
-    match world.rng.between(0, 9) {
-        0..=3 => {
-            let mut job = any_job(world);
-            job.name = name;
-            Transition::Put { job }
-        }
-        4 => {
-            let mut job = any_job(world);
-            job.renamed_from = (job.name != name).then_some(name);
-            Transition::Put { job }
-        }
-        5 => Transition::Delete { job: name },
-        6 if names.len() < 5 => Transition::Put {
-            job: any_job(world),
-        },
-        _ => Transition::Run {
-            instant: any_instant(world, &name),
-            job: name,
-        },
-    }
-}
-
-fn draw_for_run(world: &mut World) -> Transition {
-    let waits: Vec<RunId> = world
-        .truth
-        .set
-        .runs
-        .values()
-        .filter(|run| run.state == RunState::NeedsConfirmation)
-        .map(|run| run.run_id)
-        .collect();
-    if !waits.is_empty() && !world.rng.one_in(3) {
-        let run_id = waits[world.rng.index(waits.len())];
-        let verdict = world
-            .rng
-            .pick(&[Verdict::Retry, Verdict::Succeeded, Verdict::Failed]);
-        return Transition::Confirm { run_id, verdict };
-    }
-    let known = world.truth.runs.len();
-    if known == 0 {
-        return Transition::Wait;
-    }
-    // Mostly a run that is still open, sometimes any.
-    let open: Vec<RunId> = world.truth.set.runs.keys().copied().collect();
-    let run_id = if open.is_empty() || world.rng.one_in(3) {
-        RunId(world.rng.between(1, known as i64))
-    } else {
-        open[world.rng.index(open.len())]
-    };
-    if world.rng.one_in(2) {
-        Transition::Cancel { run_id }
-    } else {
-        Transition::Rerun { run_id }
-    }
-}
-
-/// An instant that may be past, future, settled or not, or none.
-fn any_instant(world: &mut World, job: &str) -> Option<WallMs> {
-    if world.rng.one_in(2) {
-        return None;
-    }
-    let minute = world.coordinator_now().wall.0 / 60_000;
-    let wall = WallMs((minute + world.rng.between(-20, 3)) * 60_000);
-    let _ = job;
-    Some(wall)
-}
-
-/// A job of the kind that finds faults: often due, several shards, short and long leases.
-pub fn any_job(world: &mut World) -> Job {
-    let rng = &mut world.rng;
-    let letters = ["a", "b", "c", "d", "e", "f", "g"];
-    let name = format!("sim/{}", letters[rng.index(letters.len())]);
-    let cron = match rng.between(0, 7) {
-        0..=2 => "* * * * *".to_owned(),
-        3 => "*/2 * * * *".to_owned(),
-        4 => format!("{},{} * * * *", rng.between(0, 29), rng.between(30, 59)),
-        5 => format!("@every {}s", rng.between(5, 40)),
-        6 => format!("@every {}s", rng.between(41, 400)),
-        _ => "*/5 * * * *".to_owned(),
-    };
-    Job {
-        name,
-        renamed_from: None,
-        cron,
-        timezone: rng.pick(&["Etc/UTC", "Asia/Shanghai"]).to_owned(),
-        safe: !rng.one_in(3),
-        shards: rng.pick(&[1, 1, 2, 3, 5]),
-        overlap: rng.pick(&["forbid", "queue"]),
-        misfire: match rng.between(0, 2) {
-            0 => Misfire::RunNow,
-            1 => Misfire::Skip,
-            _ => Misfire::Within(rng.between(60, 1_200) as u32),
-        },
-        late_after_s: rng.pick(&[1, 15, 60]),
-        retries: rng.between(0, 3) as u32,
-        backoff_s: vec![rng.between(1, 5) as u32, rng.between(5, 40) as u32],
-        timeout_s: rng.pick(&[20, 60, 300]),
-        takeover_s: rng.pick(&[15, 15, 60, 60, 600]),
-        start_deadline_s: rng.one_in(4).then(|| rng.between(5, 600) as u32),
-        purpose: format!("drawn {}", rng.between(0, 3)),
     }
 }

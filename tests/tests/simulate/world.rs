@@ -7,6 +7,7 @@ pub mod agent;
 pub mod clock;
 pub mod coordinator;
 pub mod host;
+mod ledger;
 pub mod network;
 pub mod people;
 pub mod process;
@@ -15,8 +16,8 @@ pub mod truth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use ::ledger::{Command, Done, Proposal, Store};
 use coordinator_core::{RequestError, RequestId};
-use ledger::{Command, Done, Proposal, Store};
 use protocol::attempt::Exit;
 use protocol::message::{AgentMessage, CoordinatorBody, CoordinatorMessage};
 use protocol::supervisor::Event as Word;

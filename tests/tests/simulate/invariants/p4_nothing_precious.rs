@@ -1,9 +1,11 @@
 //! P4: whatever a host loses, the only effect is that its shards run elsewhere. So when all is
 //! whole again, everything finishes.
 
+use std::collections::BTreeSet;
+
 use ledger::{RunState, ShardState};
 
-use super::tables::Tables;
+use super::tables::{Tables, number, number_or_null};
 use crate::invariants::{self, p1_no_silence, p7_bounded};
 use crate::world::people::Job;
 use crate::world::{Held, World};
@@ -94,12 +96,42 @@ pub fn heal(world: &mut World) -> Held {
     world.require(waiting == 0, "P1", "every request is answered", || {
         format!("{waiting} requests wait for an answer")
     });
+    receipts_arrived(world);
     nothing_is_held(world)?;
     let same = world.replayed().dump().ok() == world.store.dump().ok();
     world.require(same, "P3", "the same commands give the same ledger", || {
         "the log, replayed, gives another ledger".to_owned()
     });
     world.holds()
+}
+
+/// What ended under a supervisor that lives to this day is in the ledger, as its end or as a
+/// stale one.
+fn receipts_arrived(world: &mut World) {
+    let tables = Tables::of(world);
+    let known: BTreeSet<i64> = tables
+        .rows("attempts")
+        .iter()
+        .filter(|row| number(row, "receipt") == 1 || number_or_null(row, "stale_outcome").is_some())
+        .map(|row| number(row, "token"))
+        .collect();
+    let lost = world.processes.values().find(|process| {
+        let host = &world.hosts[process.host];
+        process.own_end.is_some()
+            && host
+                .supervisor
+                .as_ref()
+                .is_some_and(|s| s.generation == process.parent)
+            && !world.cloned.contains(&host.identity)
+            && !known.contains(&process.token.0)
+    });
+    let lost = lost.map(|process| (process.token, process.own_end));
+    world.require(
+        lost.is_none(),
+        "P4",
+        "a receipt is kept until it has arrived",
+        || format!("{lost:?} is not in the ledger"),
+    );
 }
 
 /// Every receipt has been acknowledged and forgotten: agents that start afresh hold nothing.

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
-use ledger::{Command, Done, Outcome, Proposal, Store};
+use ledger::{Command, Done, Outcome, Proposal};
 use protocol::message::{AgentMessage, Incarnation, Nonce};
-use protocol::{AgentName, DurationMs, JobId, Now, Rule};
+use protocol::{AgentName, DurationMs, Now, Rule};
 
 use super::clock::Clock;
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
@@ -22,9 +22,6 @@ use crate::invariants;
 /// How long after a stall's end the network's threads take to hand on what lay in the sockets,
 /// while the timers have run already.
 const READERS_LAG_MS: i64 = 20;
-
-/// A proposal that the core did not make.
-const NOBODYS: ProposalId = ProposalId(u64::MAX);
 
 /// The gate sees a step of a second, measured from where the clock stood while it was believed.
 /// That may be up to a second from where it was just before, so a larger step is seen for sure.
@@ -74,7 +71,7 @@ fn offset(now: Now) -> i64 {
     now.wall.0 - now.boot.0
 }
 
-enum Input {
+pub(super) enum Input {
     Accept(ConnId, AgentName),
     Message(ConnId, AgentMessage),
     Disconnected(ConnId),
@@ -332,7 +329,7 @@ impl World {
         }
     }
 
-    fn feed(&mut self, generation: u64, input: Input) {
+    pub(super) fn feed(&mut self, generation: u64, input: Input) {
         let now = self.leader_now(generation);
         let Some(leader) = self.leaders.get_mut(&generation) else {
             return;
@@ -501,84 +498,5 @@ impl World {
         self.require(!twice, "P1", "one answer to a request", || {
             format!("{request:?} was answered twice")
         });
-    }
-
-    fn apply_batch(&mut self, batch: &[(ProposalId, Proposal)]) -> Vec<(ProposalId, Outcome)> {
-        let outcomes = self.apply_unlogged(batch);
-        self.log
-            .extend(batch.iter().map(|(_, proposal)| proposal.clone()));
-        outcomes
-    }
-
-    fn apply_unlogged(&mut self, batch: &[(ProposalId, Proposal)]) -> Vec<(ProposalId, Outcome)> {
-        let proposals: Vec<Proposal> = batch.iter().map(|(_, p)| p.clone()).collect();
-        let outcomes = self
-            .store
-            .propose(&proposals)
-            .expect("the ledger takes any batch");
-        for (proposal, outcome) in proposals.iter().zip(&outcomes) {
-            self.note(|_| super::truth::brief_commit(proposal, outcome));
-            invariants::on_commit(self, proposal, outcome);
-        }
-        let ids = batch.iter().map(|(id, _)| *id);
-        ids.zip(outcomes).collect()
-    }
-
-    /// A command reaches the ledger that no core hears of: one that was sent twice.
-    pub fn apply_again(&mut self, proposal: Proposal) {
-        let outcomes = self.apply_batch(&[(NOBODYS, proposal)]);
-        self.publish(u64::MAX, &outcomes);
-    }
-
-    /// Every process that follows the log learns what another's commands have changed.
-    fn publish(&mut self, proposer: u64, outcomes: &[(ProposalId, Outcome)]) {
-        let others: Vec<u64> = self
-            .leaders
-            .iter()
-            .filter(|(generation, leader)| **generation != proposer && leader.may_commit)
-            .map(|(&generation, _)| generation)
-            .collect();
-        for other in others {
-            let outcomes = outcomes
-                .iter()
-                .map(|(_, outcome)| (NOBODYS, outcome.clone()));
-            self.feed(other, Input::Outcomes(outcomes.collect()));
-        }
-    }
-
-    /// Back to what had reached the disk: the word of the rest was given too early.
-    fn roll_back(&mut self) {
-        self.store = self.replayed();
-        self.truth.set = self.store.working_set().expect("the ledger can be read");
-    }
-
-    /// A ledger made anew from every command that was ever committed.
-    pub fn replayed(&self) -> Store {
-        self.replay_into(Store::open_in_memory(self.rules).expect("a ledger in memory"))
-    }
-
-    fn replay_into(&self, mut store: Store) -> Store {
-        for batch in self.log.chunks(64) {
-            store.propose(batch).expect("the ledger takes any batch");
-        }
-        store
-    }
-
-    /// Writes rubbish over the manifest that a job has in force, as damage on a disk would.
-    /// From then on the ledger lies in a file.
-    pub fn damage_manifest(&mut self, job_id: JobId) {
-        let directory = tempfile::tempdir().expect("a directory for the ledger");
-        let path = directory.path().join("ledger.db");
-        drop(self.replay_into(Store::open(&path, self.rules).expect("a ledger in a file")));
-        let database = rusqlite::Connection::open(&path).expect("the ledger's file");
-        let rows = database.execute(
-            "UPDATE versions SET manifest = '{' WHERE job_id = ?1",
-            [job_id.0],
-        );
-        assert_eq!(rows, Ok(1), "one version of the job was damaged");
-        drop(database);
-        self.store = Store::open(&path, self.rules).expect("the damaged ledger");
-        self.truth.set = self.store.working_set().expect("the damaged ledger");
-        self.directory = Some(directory);
     }
 }

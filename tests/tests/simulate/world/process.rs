@@ -55,7 +55,8 @@ pub enum Plan {
 pub struct Process {
     pub host: usize,
     pub token: Token,
-    parent: u64,
+    /// The supervisor that started it.
+    pub parent: u64,
     pub run_id: RunId,
     pub shard: u32,
     pub key: FireKey,

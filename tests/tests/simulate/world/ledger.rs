@@ -1,0 +1,101 @@
+//! The ledger in the world: applied batch by batch, known to every process that follows the log,
+//! made anew from the log, and damaged.
+
+use coordinator_core::ProposalId;
+use ledger::{Outcome, Proposal, Store};
+use protocol::JobId;
+
+use super::World;
+use super::coordinator::Input;
+use super::truth::brief_commit;
+use crate::invariants;
+
+/// A proposal that the core did not make.
+const NOBODYS: ProposalId = ProposalId(u64::MAX);
+
+impl World {
+    pub(super) fn apply_batch(
+        &mut self,
+        batch: &[(ProposalId, Proposal)],
+    ) -> Vec<(ProposalId, Outcome)> {
+        let outcomes = self.apply_unlogged(batch);
+        self.log
+            .extend(batch.iter().map(|(_, proposal)| proposal.clone()));
+        outcomes
+    }
+
+    pub(super) fn apply_unlogged(
+        &mut self,
+        batch: &[(ProposalId, Proposal)],
+    ) -> Vec<(ProposalId, Outcome)> {
+        let proposals: Vec<Proposal> = batch.iter().map(|(_, p)| p.clone()).collect();
+        let outcomes = self
+            .store
+            .propose(&proposals)
+            .expect("the ledger takes any batch");
+        for (proposal, outcome) in proposals.iter().zip(&outcomes) {
+            self.note(|_| brief_commit(proposal, outcome));
+            invariants::on_commit(self, proposal, outcome);
+        }
+        let ids = batch.iter().map(|(id, _)| *id);
+        ids.zip(outcomes).collect()
+    }
+
+    /// A command reaches the ledger that no core hears of: one that was sent twice.
+    pub fn apply_again(&mut self, proposal: Proposal) {
+        let outcomes = self.apply_batch(&[(NOBODYS, proposal)]);
+        self.publish(u64::MAX, &outcomes);
+    }
+
+    /// Every process that follows the log learns what another's commands have changed.
+    pub(super) fn publish(&mut self, proposer: u64, outcomes: &[(ProposalId, Outcome)]) {
+        let others: Vec<u64> = self
+            .leaders
+            .iter()
+            .filter(|(generation, leader)| **generation != proposer && leader.may_commit)
+            .map(|(&generation, _)| generation)
+            .collect();
+        for other in others {
+            let outcomes = outcomes
+                .iter()
+                .map(|(_, outcome)| (NOBODYS, outcome.clone()));
+            self.feed(other, Input::Outcomes(outcomes.collect()));
+        }
+    }
+
+    /// Back to what had reached the disk: the word of the rest was given too early.
+    pub(super) fn roll_back(&mut self) {
+        self.store = self.replayed();
+        self.truth.set = self.store.working_set().expect("the ledger can be read");
+    }
+
+    /// A ledger made anew from every command that was ever committed.
+    pub fn replayed(&self) -> Store {
+        self.replay_into(Store::open_in_memory(self.rules).expect("a ledger in memory"))
+    }
+
+    fn replay_into(&self, mut store: Store) -> Store {
+        for batch in self.log.chunks(64) {
+            store.propose(batch).expect("the ledger takes any batch");
+        }
+        store
+    }
+
+    /// Writes rubbish over the manifest that a job has in force, as damage on a disk would.
+    /// From then on the ledger lies in a file.
+    pub fn damage_manifest(&mut self, job_id: JobId) {
+        let directory = tempfile::tempdir().expect("a directory for the ledger");
+        let path = directory.path().join("ledger.db");
+        drop(self.replay_into(Store::open(&path, self.rules).expect("a ledger in a file")));
+        let database = rusqlite::Connection::open(&path).expect("the ledger's file");
+        let rows = database.execute(
+            "UPDATE versions SET manifest = '{' WHERE job_id = ?1",
+            [job_id.0],
+        );
+        assert_eq!(rows, Ok(1), "one version of the job was damaged");
+        drop(database);
+        self.store = Store::open(&path, self.rules).expect("the damaged ledger");
+        self.truth.set = self.store.working_set().expect("the damaged ledger");
+        self.directory = Some(directory);
+    }
+}
