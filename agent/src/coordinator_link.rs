@@ -12,9 +12,9 @@ use transport::{
     SendError, StreamError,
 };
 
+use crate::chain::chain;
 use crate::output;
 use crate::run::Input;
-use crate::supervisor_link::chain;
 
 /// Messages that may wait for a network that does not take them. The core gives a silent
 /// coordinator up long before; this only bounds the memory.

@@ -3,6 +3,7 @@
 //! clock and a fate; what they decide is in [`agent_core`], and here is what they do.
 
 mod backoff;
+mod chain;
 mod clock;
 mod coordinator_link;
 mod output;

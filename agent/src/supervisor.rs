@@ -28,7 +28,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use agent_core::supervisor::{Action, Identity};
+use agent_core::supervisor::{Action, Identity, SpawnError};
 use agent_core::{Supervisor, supervisor};
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -38,6 +38,7 @@ use protocol::message::Incarnation;
 use protocol::supervisor::Request;
 use protocol::{BootMs, DurationMs, Rules, Token};
 
+use crate::chain::chain;
 use crate::clock::{self, BootTimer};
 use launching::Trash;
 pub(crate) use socket::LINE_BYTES_MAX;
@@ -438,8 +439,9 @@ impl Shell {
                             Ok(())
                         }
                         Err(error) => {
-                            tracing::warn!(%token, %error, "an attempt could not be started");
-                            Err(error.to_string())
+                            let (fault, why) = (error.fault(), chain(&error));
+                            tracing::warn!(%token, ?fault, why, "an attempt could not be started");
+                            Err(SpawnError { fault, why })
                         }
                     };
                     self.core.handle_spawned(token, result, clock::now());

@@ -10,6 +10,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::mpsc;
 
+use crate::chain::chain;
 use crate::run::Input;
 use crate::supervisor::LINE_BYTES_MAX;
 
@@ -149,16 +150,4 @@ async fn write(
     let mut line = serde_json::to_vec(request).expect("requests are plain data");
     line.push(b'\n');
     writer.write_all(&line).await.map_err(LinkError::Write)
-}
-
-/// An error with everything beneath it, for one line of a log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

@@ -94,6 +94,18 @@ pub struct Held {
     pub end: Option<End>,
 }
 
+/// Whose doing it is that no process could be started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpawnFault {
+    /// The launch asks for what cannot be: no such program, no right to run it.
+    #[default]
+    Launch,
+    /// The host cannot start anything just now: its disk is full, memory or descriptors are used
+    /// up. The same launch may go well elsewhere, or here later.
+    Host,
+}
+
 /// An attempt whose whole process tree is verified dead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
@@ -103,6 +115,9 @@ pub struct End {
     pub exit: Option<Exit>,
     /// Why no process could be started.
     pub spawn_error: Option<String>,
+    /// Whose doing that was; says nothing where a process was started.
+    #[serde(default)]
+    pub spawn_fault: SpawnFault,
     pub started_at: Option<WallMs>,
     pub ended_at: WallMs,
     pub cpu: DurationMs,

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
-use protocol::supervisor::{End, Event, Held, KillCause, Launch, Request, Table};
+use protocol::supervisor::{End, Event, Held, KillCause, Launch, Request, SpawnFault, Table};
 use protocol::{BootMs, DurationMs, Now, Rule, Rules, Token, WallMs};
 
 /// Pause between two SIGKILLs, or two looks, at a tree that will not die: doubles from the first
@@ -61,6 +61,14 @@ pub enum Action {
 pub enum Signal {
     Term,
     Kill,
+}
+
+/// Why a process could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpawnError {
+    pub fault: SpawnFault,
+    /// In words, for a person.
+    pub why: String,
 }
 
 /// What a main process and the children it waited for have used.
@@ -236,13 +244,16 @@ impl Supervisor {
         );
         self.alive += 1;
         match refusal {
-            Some((cause, why)) => self.end_unstarted(token, cause, why, now.wall),
+            Some((cause, why)) => {
+                let fault = SpawnFault::Launch;
+                self.end_unstarted(token, cause, SpawnError { fault, why }, now.wall);
+            }
             None => self.actions.push_back(Action::Spawn(launch)),
         }
     }
 
     /// The process of this token was started, or why it could not be.
-    pub fn handle_spawned(&mut self, token: Token, result: Result<(), String>, now: Now) {
+    pub fn handle_spawned(&mut self, token: Token, result: Result<(), SpawnError>, now: Now) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
             return;
         };
@@ -272,9 +283,9 @@ impl Supervisor {
                 });
                 self.enforce(now);
             }
-            Err(why) => {
+            Err(error) => {
                 let cause = attempt.ladder.as_ref().and_then(|l| l.cause);
-                self.end_unstarted(token, cause, why, now.wall);
+                self.end_unstarted(token, cause, error, now.wall);
             }
         }
     }
@@ -324,6 +335,7 @@ impl Supervisor {
                 killed: cause,
                 exit: Some(*exit),
                 spawn_error: None,
+                spawn_fault: SpawnFault::default(),
                 started_at: Some(*started_at),
                 ended_at: *ended_at,
                 cpu: usage.cpu,
@@ -460,13 +472,14 @@ impl Supervisor {
         &mut self,
         token: Token,
         killed: Option<KillCause>,
-        why: String,
+        error: SpawnError,
         ended_at: WallMs,
     ) {
         let end = End {
             killed,
             exit: None,
-            spawn_error: Some(why),
+            spawn_error: Some(error.why),
+            spawn_fault: error.fault,
             started_at: None,
             ended_at,
             cpu: DurationMs::ZERO,

@@ -6,7 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use protocol::supervisor::Launch;
+use nix::errno::Errno;
+use protocol::supervisor::{Launch, SpawnFault};
 
 use super::sys;
 use super::trees::token_mark;
@@ -14,14 +15,42 @@ use super::trees::token_mark;
 /// Why a process could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
-    #[error("making the working directory `{path}`: {source}")]
+    #[error("making the working directory `{path}`")]
     Directory { path: PathBuf, source: io::Error },
-    #[error("opening the output file `{path}`: {source}")]
+    #[error("opening the output file `{path}`")]
     Output { path: PathBuf, source: io::Error },
-    #[error("starting `{program}`: {source}")]
+    #[error("starting `{program}`")]
     Spawn { program: String, source: io::Error },
     #[error("the argument list is empty")]
     NoProgram,
+}
+
+impl LaunchError {
+    /// Whether another host, or this one later, may carry out the same launch.
+    pub(super) fn fault(&self) -> SpawnFault {
+        match self {
+            // Both are in directories of Matins' own; no job chose them.
+            LaunchError::Directory { .. } | LaunchError::Output { .. } => SpawnFault::Host,
+            LaunchError::Spawn { source, .. } if is_for_want(source) => SpawnFault::Host,
+            LaunchError::Spawn { .. } | LaunchError::NoProgram => SpawnFault::Launch,
+        }
+    }
+}
+
+/// Whether the machine lacked something, rather than the program.
+fn is_for_want(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(
+            Errno::EAGAIN
+                | Errno::ENOMEM
+                | Errno::EMFILE
+                | Errno::ENFILE
+                | Errno::EIO
+                // The program is being written just now: a deployment is under way.
+                | Errno::ETXTBSY
+        )
+    )
 }
 
 /// Starts the main process of an attempt and answers with its pid.
@@ -178,6 +207,52 @@ fn remove_within(path: &Path, budget: &mut usize) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::libc;
+
+    #[test]
+    fn what_the_machine_lacks_is_told_from_what_the_launch_asks_for() {
+        use SpawnFault::{Host, Launch};
+        let spawn = |errno| LaunchError::Spawn {
+            program: "/bin/true".to_owned(),
+            source: io::Error::from_raw_os_error(errno),
+        };
+        let path = PathBuf::from("/data/1.log");
+        let source = || io::Error::from_raw_os_error(libc::ENOSPC);
+        for (error, expected) in [
+            (spawn(libc::ENOENT), Launch),
+            (spawn(libc::EACCES), Launch),
+            (spawn(libc::ENOEXEC), Launch),
+            (spawn(libc::E2BIG), Launch),
+            (spawn(libc::EAGAIN), Host),
+            (spawn(libc::ENOMEM), Host),
+            (spawn(libc::EMFILE), Host),
+            (spawn(libc::ETXTBSY), Host),
+            (
+                LaunchError::Spawn {
+                    program: "a\0b".to_owned(),
+                    source: io::Error::other("a NUL in an argument"),
+                },
+                Launch,
+            ),
+            (LaunchError::NoProgram, Launch),
+            (
+                LaunchError::Directory {
+                    path: path.clone(),
+                    source: source(),
+                },
+                Host,
+            ),
+            (
+                LaunchError::Output {
+                    path,
+                    source: source(),
+                },
+                Host,
+            ),
+        ] {
+            assert_eq!(error.fault(), expected, "{error:?}");
+        }
+    }
 
     #[test]
     fn trash_goes_a_few_files_at_a_time_and_follows_no_link() {

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::harness::{Agent, Home, is_alive, launch, launch_shell, now_ms, wait_for};
 use protocol::attempt::Exit;
-use protocol::supervisor::{KillCause, Request};
+use protocol::supervisor::{KillCause, Request, SpawnFault};
 use protocol::{BootMs, DurationMs, Token};
 
 #[test]
@@ -27,9 +27,20 @@ fn exits_signals_and_spawn_errors_are_told() {
     agent.send(&launch(&home, 4, &["/no/such/program"]));
     let end = agent.ended(4);
     assert_eq!((end.exit, end.started_at), (None, None));
+    assert_eq!(end.spawn_fault, SpawnFault::Launch);
     let why = end.spawn_error.unwrap();
     assert!(
         why.contains("/no/such/program") && why.contains("No such file"),
+        "{why}"
+    );
+    fs::create_dir(home.output(5)).unwrap();
+    agent.send(&launch(&home, 5, &["/bin/true"]));
+    let end = agent.ended(5);
+    assert_eq!((end.exit, end.started_at), (None, None));
+    assert_eq!(end.spawn_fault, SpawnFault::Host);
+    let why = end.spawn_error.unwrap();
+    assert!(
+        why.contains("5.log") && why.contains("Is a directory"),
         "{why}"
     );
 }

@@ -1,7 +1,7 @@
 //! How an attempt ended, in the ledger's words.
 
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
-use protocol::supervisor::{End, KillCause};
+use protocol::supervisor::{End, KillCause, SpawnFault};
 use protocol::{DurationMs, WallMs};
 
 /// Why an agent would not carry out a Start.
@@ -88,24 +88,28 @@ fn outcome(end: &End) -> (AttemptOutcome, Option<String>) {
             Some(end.spawn_error.clone().unwrap_or_else(|| why.to_owned())),
         );
     }
-    match (end.exit, &end.spawn_error) {
-        (Some(Exit::Code(0)), _) => (AttemptOutcome::Succeeded, None),
-        (Some(Exit::Code(code)), _) => (
+    match end.exit {
+        Some(Exit::Code(0)) => (AttemptOutcome::Succeeded, None),
+        Some(Exit::Code(code)) => (
             AttemptOutcome::Failed,
             Some(format!("exited with status {code}")),
         ),
-        (Some(Exit::Signal(signal)), _) => (
+        Some(Exit::Signal(signal)) => (
             AttemptOutcome::Failed,
             Some(format!("killed by signal {signal}")),
         ),
-        (None, Some(error)) => (
-            AttemptOutcome::Failed,
-            Some(format!("could not be started: {error}")),
-        ),
-        (None, None) => (
-            AttemptOutcome::Failed,
-            Some("could not be started".to_owned()),
-        ),
+        None => {
+            // What the host could not do is no failure of the job, and another host may do it.
+            let outcome = match end.spawn_fault {
+                SpawnFault::Host => AttemptOutcome::Refused,
+                SpawnFault::Launch => AttemptOutcome::Failed,
+            };
+            let reason = end.spawn_error.as_ref().map_or_else(
+                || "could not be started".to_owned(),
+                |error| format!("could not be started: {error}"),
+            );
+            (outcome, Some(reason))
+        }
     }
 }
 
@@ -118,6 +122,7 @@ mod tests {
             killed,
             exit,
             spawn_error: spawn_error.map(str::to_owned),
+            spawn_fault: SpawnFault::Launch,
             started_at: exit.map(|_| WallMs(1)),
             ended_at: WallMs(2),
             cpu: DurationMs(3),
@@ -154,6 +159,15 @@ mod tests {
             assert_eq!(got.outcome, expected, "{killed:?} {exit:?} {error:?}");
             assert_eq!(got.reason.is_none(), expected == O::Succeeded);
         }
+    }
+
+    #[test]
+    fn a_host_that_cannot_start_anything_refuses_and_the_job_has_not_failed() {
+        let mut ended = end(None, None, Some("no space left on device"));
+        ended.spawn_fault = SpawnFault::Host;
+        let got = attempt_end(ended);
+        assert_eq!(got.outcome, AttemptOutcome::Refused);
+        assert!(got.reason.unwrap().ends_with("no space left on device"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use protocol::attempt::{Exit, Trigger, Work};
 use protocol::lease::{HEARTBEAT, KILL_GRACE, QUIET_HOST, TAKEOVER_DEFAULT, margin};
 use protocol::message::{CoordinatorBody, CoordinatorMessage};
-use protocol::supervisor::Held;
+use protocol::supervisor::{Held, SpawnFault};
 use protocol::{ExecutionId, RunId};
 
 mod promises;
@@ -154,6 +154,7 @@ fn ended_end(killed: Option<KillCause>, exit: Exit) -> End {
         killed,
         exit: Some(exit),
         spawn_error: None,
+        spawn_fault: SpawnFault::Launch,
         started_at: Some(WallMs(1)),
         ended_at: WallMs(2),
         cpu: DurationMs(3),

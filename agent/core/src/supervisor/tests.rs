@@ -47,7 +47,7 @@ impl Machine {
         self.supervisor.handle_request(request, self.now());
     }
 
-    fn spawned(&mut self, result: Result<(), String>) {
+    fn spawned(&mut self, result: Result<(), SpawnError>) {
         self.supervisor.handle_spawned(T, result, self.now());
     }
 
@@ -144,6 +144,7 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
         killed: None,
         exit: Some(Exit::Code(0)),
         spawn_error: None,
+        spawn_fault: SpawnFault::Launch,
         started_at: Some(at),
         ended_at,
         cpu: DurationMs(5),
@@ -373,12 +374,18 @@ fn launches_that_start_nothing() {
     m.asks(Request::Launch(order));
     assert!(m.end().spawn_error.is_some());
 
-    let mut m = Machine::new(Rules::all());
-    m.asks(Request::Launch(launch(1, in_time)));
-    m.spawned(Err("no such file".to_owned()));
-    let end = m.end();
-    assert_eq!((end.killed, end.exit), (None, None));
-    assert_eq!(end.spawn_error.as_deref(), Some("no such file"));
+    for fault in [SpawnFault::Launch, SpawnFault::Host] {
+        let mut m = Machine::new(Rules::all());
+        m.asks(Request::Launch(launch(1, in_time)));
+        m.spawned(Err(SpawnError {
+            fault,
+            why: "for a reason".to_owned(),
+        }));
+        let end = m.end();
+        assert_eq!((end.killed, end.exit), (None, None));
+        assert_eq!(end.spawn_error.as_deref(), Some("for a reason"));
+        assert_eq!(end.spawn_fault, fault);
+    }
 }
 
 #[test]

@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 
 use agent_core::Supervisor;
-use agent_core::supervisor::{Action, Identity, Signal, Usage};
+use agent_core::supervisor::{Action, Identity, Signal, SpawnError, Usage};
 use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
-use protocol::supervisor::{Event as Word, Request};
+use protocol::supervisor::{Event as Word, Request, SpawnFault};
 use protocol::{AgentName, BootMs, Now, Rule, Token};
 
 use super::agent::AgentShell;
@@ -397,7 +397,10 @@ impl World {
             Action::Spawn(launch) => {
                 let token = launch.token;
                 let result = if self.hosts[host].disk_full {
-                    Err("no space left on device".to_owned())
+                    Err(SpawnError {
+                        fault: SpawnFault::Host,
+                        why: "no space left on device".to_owned(),
+                    })
                 } else {
                     self.spawn(host, &launch);
                     Ok(())
