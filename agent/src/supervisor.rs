@@ -250,9 +250,12 @@ impl Shell {
     fn run(&mut self) -> Result<(), Error> {
         while !self.done {
             let ready = self.wait()?;
+            // Signals are taken before children are looked for: one that ends after the look
+            // has its signal still to come. The other way round its end could be overlooked.
+            let told_to_stop = ready.signals && self.take_signals()?;
             self.reap();
-            if ready.signals {
-                self.handle_signals()?;
+            if told_to_stop {
+                self.stop();
             }
             // Asked again before every read: an agent may have come since this loop woke.
             let replaced = (ready.connection || ready.readable) && self.accept();
@@ -320,16 +323,20 @@ impl Shell {
         })
     }
 
-    fn handle_signals(&mut self) -> Result<(), Error> {
+    /// Takes every signal that waits; whether one of them says to stop.
+    fn take_signals(&mut self) -> Result<bool, Error> {
+        let mut told_to_stop = false;
         while let Some(signal) = self.signals.read_signal().map_err(kernel("its signals"))? {
             let number = signal.ssi_signo.cast_signed();
-            if number == Signal::SIGTERM as i32 || number == Signal::SIGINT as i32 {
-                tracing::info!(running = self.core.alive(), "the supervisor is stopping");
-                self.core.handle_stop(clock::now());
-                self.obey();
-            }
+            told_to_stop |= number == Signal::SIGTERM as i32 || number == Signal::SIGINT as i32;
         }
-        Ok(())
+        Ok(told_to_stop)
+    }
+
+    fn stop(&mut self) {
+        tracing::info!(running = self.core.alive(), "the supervisor is stopping");
+        self.core.handle_stop(clock::now());
+        self.obey();
     }
 
     /// Reaps whatever has ended: main processes, and orphans that have become our children.

@@ -239,6 +239,15 @@ impl Agent {
         }
     }
 
+    /// Waits for the next end, whosesoever it is.
+    pub(crate) fn any_end(&mut self) -> i64 {
+        loop {
+            if let Event::Ended { token, .. } = self.event() {
+                return token.0;
+            }
+        }
+    }
+
     /// Whether the supervisor has closed this connection.
     pub(crate) fn is_cut(&mut self) -> bool {
         let mut line = String::new();

@@ -1,5 +1,6 @@
 //! The supervisor: what it starts, how it kills, what it leaves behind.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::harness::{Agent, Home, is_alive, launch, launch_shell, now_ms, wait_for};
@@ -403,4 +404,23 @@ fn sigterm_to_the_supervisor_interrupts_and_tells() {
     assert_eq!(end.killed, Some(KillCause::SupervisorStopped));
     assert!(!is_alive(pid));
     assert!(supervisor.wait(), "an orderly end");
+}
+
+#[test]
+fn no_end_is_overlooked_in_a_crowd_of_others() {
+    let home = Home::new();
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    for round in 0..25 {
+        let tokens = round * 8 + 1..=round * 8 + 8;
+        for token in tokens.clone() {
+            // With orphans, whose ends are heard of beside those of the main processes.
+            agent.send(&launch_shell(&home, token, "(:&) ; (:&) ; :"));
+        }
+        // From here on nothing but the ends themselves makes the supervisor look.
+        let mut open: BTreeSet<i64> = tokens.collect();
+        while !open.is_empty() {
+            open.remove(&agent.any_end());
+        }
+    }
 }
