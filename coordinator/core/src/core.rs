@@ -465,7 +465,6 @@ impl Core {
         self.reign = Reign::Leading(epoch);
         self.expiry.begin_reign(now.boot);
         self.tell_of_unreadable_jobs(now);
-        self.tell_of_flapping(now);
         self.attach_those_who_wait(now);
     }
 
@@ -486,37 +485,6 @@ impl Core {
                 RaiseAlert {
                     kind,
                     job_id: Some(job_id),
-                    text,
-                },
-                now,
-            );
-        }
-    }
-
-    /// Every new leader gives every lease its full time again. When leaders come and go, a dead
-    /// host's shards would wait in silence.
-    fn tell_of_flapping(&mut self, now: Now) {
-        const SEVERAL: u32 = 3;
-        if !self.rules.on(Rule::FlappingAlarm) {
-            return;
-        }
-        let silent: Vec<_> = self
-            .set
-            .agents
-            .values()
-            .filter(|agent| {
-                agent.silent_reigns == SEVERAL && self.queue.lease_count(agent.agent_id) > 0
-            })
-            .map(|agent| agent.name.clone())
-            .collect();
-        for name in silent {
-            let text = format!(
-                "{name} holds leases and has not been heard of through {SEVERAL} changes of leader"
-            );
-            self.alert(
-                RaiseAlert {
-                    kind: AlertKind::FlappingLeader,
-                    job_id: None,
                     text,
                 },
                 now,

@@ -1,11 +1,16 @@
-use protocol::Epoch;
 use protocol::message::Incarnation;
+use protocol::{Epoch, Rule};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
+use crate::command::AlertKind;
 use crate::outcome::Done;
+use crate::rows::AgentRow;
 use crate::tables::agent::list_agents;
+
+/// Reigns without a word from a host with leases after which a person is told.
+const SEVERAL: u32 = 3;
 
 /// A leader begins its reign: mints the epoch that every later command of its scheduler carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,9 +44,27 @@ impl BecomeActive {
         for mut agent in list_agents(context.conn)? {
             agent.row.silent_reigns = agent.row.silent_reigns.saturating_add(1);
             context.write_agent(&agent)?;
+            tell_of_silence(context, &agent.row)?;
         }
         Ok(Done::Active { epoch })
     }
+}
+
+/// Every new leader gives every lease its full time again. When leaders come and go, a dead
+/// host's shards would wait in silence. Told here, and not by the leader that begins: it may be
+/// gone before it has said a word.
+fn tell_of_silence(context: &mut Context<'_>, agent: &AgentRow) -> Result<(), Stop> {
+    if agent.silent_reigns != SEVERAL || !context.rules.on(Rule::FlappingAlarm) {
+        return Ok(());
+    }
+    if context.leases_of(agent.agent_id)?.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} holds leases and has not been heard of through {SEVERAL} changes of leader",
+        agent.name
+    );
+    context.alert(AlertKind::FlappingLeader, None, None, &text)
 }
 
 #[cfg(test)]
@@ -114,5 +137,27 @@ mod tests {
             ["a|1970-01-01T00:00:00.000Z", "b|1970-01-01T00:00:01.000Z"]
         );
         assert_eq!(bed.view("SELECT tzdata FROM meta"), ["2025b"]);
+    }
+
+    #[test]
+    fn a_host_with_leases_that_is_silent_through_several_reigns_is_told_of_once() {
+        for rules_on in [true, false] {
+            let mut bed = if rules_on {
+                Bed::new()
+            } else {
+                Bed::without(Rule::FlappingAlarm)
+            };
+            let job_id = bed.job("shards: 1");
+            let (run_id, _) = bed.fire(job_id, 1);
+            let (_, session) = bed.attach(attach("holds"));
+            bed.attach(attach("idle"));
+            bed.grant(run_id, 0, session);
+            for told_after in 1..=5 {
+                bed.ok(begin("a"));
+                let alerts = bed.view("SELECT kind FROM alert_view");
+                let told = rules_on && told_after >= SEVERAL as usize;
+                assert_eq!(alerts.len(), usize::from(told), "after {told_after}");
+            }
+        }
     }
 }
