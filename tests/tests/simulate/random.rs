@@ -71,6 +71,7 @@ fn live_through(world: &mut World) -> Held {
 }
 
 fn begin(world: &mut World) -> Held {
+    world.in_writing = world.rng.one_in(8);
     world.tick_late_ms = world.rng.pick(&[0, 0, 20, 150, 350]);
     let drift = world.rng.pick(&[0, 0, 300, -300]);
     world.coordinator_clock.set_rates(world.now, drift, 0);

@@ -131,6 +131,10 @@ pub struct World {
     /// Identities that two machines bear.
     pub cloned: BTreeSet<AgentName>,
 
+    /// Everything that is sent or committed goes through its written form, as it does outside of
+    /// a simulation. Costs time.
+    pub in_writing: bool,
+
     pub truth: Truth,
     pub violation: Option<Violation>,
     journal: Option<Vec<String>>,
@@ -171,6 +175,7 @@ impl World {
             plan: Plan::Script(vec![Behaviour::succeeds_after(5_000)]),
             results: Results::default(),
             cloned: BTreeSet::new(),
+            in_writing: false,
             truth: Truth::default(),
             violation: None,
             journal: with_journal.then(Vec::new),

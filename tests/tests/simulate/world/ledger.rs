@@ -29,6 +29,9 @@ impl World {
         batch: &[(ProposalId, Proposal)],
     ) -> Vec<(ProposalId, Outcome)> {
         let proposals: Vec<Proposal> = batch.iter().map(|(_, p)| p.clone()).collect();
+        if self.in_writing {
+            self.check_commands(&proposals);
+        }
         let outcomes = self
             .store
             .propose(&proposals)
@@ -39,6 +42,20 @@ impl World {
         }
         let ids = batch.iter().map(|(id, _)| *id);
         ids.zip(outcomes).collect()
+    }
+
+    fn check_commands(&mut self, proposals: &[Proposal]) {
+        let wrong = proposals.iter().find(|proposal| {
+            let text = serde_json::to_string(proposal).unwrap_or_default();
+            serde_json::from_str::<Proposal>(&text).ok().as_ref() != Some(*proposal)
+        });
+        let wrong = wrong.map(|proposal| format!("{proposal:?}"));
+        self.require(
+            wrong.is_none(),
+            "P3",
+            "what is written is what is read",
+            || wrong.unwrap_or_default(),
+        );
     }
 
     /// A command reaches the ledger that no core hears of: one that was sent twice.

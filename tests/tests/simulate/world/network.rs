@@ -7,7 +7,9 @@
 
 use std::collections::VecDeque;
 
-use protocol::message::{AgentMessage, CoordinatorMessage};
+use protocol::message::{AgentMessage, CoordinatorMessage, FRAME_BYTES_MAX};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Event, World};
 
@@ -131,6 +133,9 @@ impl World {
     }
 
     pub(super) fn send(&mut self, id: u64, direction: Direction, frame: Frame) {
+        if self.in_writing {
+            self.check_writing(&frame);
+        }
         if let Some(hold) = self.hold
             && hold(&frame)
         {
@@ -150,6 +155,26 @@ impl World {
         lane.last_arrival = arrival;
         lane.frames.push_back((arrival, frame));
         self.at(arrival, Event::Deliver(id, direction));
+    }
+
+    /// What is written is what is read, and fits its frame.
+    fn check_writing(&mut self, frame: &Frame) {
+        fn differs<T: Serialize + DeserializeOwned + PartialEq>(message: &T) -> Option<String> {
+            let text = serde_json::to_string(message).ok()?;
+            let same = serde_json::from_str::<T>(&text).is_ok_and(|read| read == *message);
+            (!same || text.len() > FRAME_BYTES_MAX).then_some(text)
+        }
+        let wrong = match frame {
+            Frame::FromAgent(message) => differs(message),
+            Frame::FromCoordinator(message) => differs(message),
+            Frame::Hello | Frame::Accepted | Frame::Close => None,
+        };
+        self.require(
+            wrong.is_none(),
+            "P3",
+            "what is written is what is read",
+            || wrong.unwrap_or_default(),
+        );
     }
 
     /// Hands over what [`World::hold`] kept back, whatever has overtaken it.
