@@ -348,7 +348,6 @@ impl Supervisor {
             *leftovers = (*leftovers).max(alive);
         }
         *look_at = now.boot + *pause;
-        *pause = DurationMs(pause.0 * 2).clamp_to(PAUSE_LAST);
         if attempt.ladder.is_none() {
             attempt.ladder = Some(Ladder {
                 cause: None,
@@ -422,11 +421,13 @@ impl Supervisor {
                 signal: Signal::Kill,
             });
             ladder.next = now + ladder.pause;
-            ladder.pause = DurationMs(ladder.pause.0 * 2).clamp_to(PAUSE_LAST);
+            ladder.pause = longer(ladder.pause);
         }
         if let Phase::Draining { look_at, pause, .. } = &mut attempt.phase
             && *look_at <= now
         {
+            // Grows with every look, also with those that fail and so bring no answer.
+            *pause = longer(*pause);
             *look_at = now + *pause;
             self.actions.push_back(Action::LookAtTree { token });
         }
@@ -538,6 +539,10 @@ impl Supervisor {
             attempts: self.attempts.iter().map(held).collect(),
         }
     }
+}
+
+fn longer(pause: DurationMs) -> DurationMs {
+    DurationMs(pause.0 * 2).clamp_to(PAUSE_LAST)
 }
 
 impl Attempt {
