@@ -71,9 +71,11 @@ impl Expiry {
         }
     }
 
-    /// An acknowledged beat that arrived at `at` lists this lease.
-    pub(crate) fn list(&mut self, token: Token, at: BootMs) {
+    /// An acknowledged beat of this agent that arrived at `at` lists this lease. One that is
+    /// another's it cannot keep.
+    pub(crate) fn list(&mut self, agent: AgentId, token: Token, at: BootMs) {
         if let Some(listed) = self.listed.get_mut(&token)
+            && listed.agent == agent
             && listed.at < Some(at)
         {
             self.by_age.remove(&(listed.at, token));

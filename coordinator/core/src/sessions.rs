@@ -11,7 +11,7 @@
 //! that answers anything else is a second one under the same certificate, a cloned disk; one that
 //! does not answer within two seconds is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use ledger::command::{AttachAgent, Command, Finish, MarkStarted, Quarantine};
@@ -24,12 +24,17 @@ use protocol::{AgentId, AgentName, BootMs, Now, Rule, SessionId, Token};
 
 use crate::core::{ConnId, Core, Effect, Flight};
 
+/// Questions of one connection whose answers may still be on the way.
+const QUESTIONS_KEPT: usize = 8;
+
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     conns: BTreeMap<ConnId, Conn>,
     agents: BTreeMap<AgentName, Contact>,
     /// Agents whose session's end is in flight.
     pub(crate) ending: Vec<AgentId>,
+    /// No challenge and no session runs out before this.
+    due: BootMs,
     rounds: Rounds,
 }
 
@@ -38,6 +43,8 @@ struct Conn {
     name: AgentName,
     nonce: Nonce,
     phase: Phase,
+    /// The nonces that it was asked to repeat, the newest last.
+    questions: VecDeque<Nonce>,
 }
 
 #[derive(Debug)]
@@ -151,6 +158,7 @@ impl Core {
                 name,
                 nonce,
                 phase: Phase::Fresh,
+                questions: VecDeque::new(),
             },
         );
     }
@@ -254,38 +262,48 @@ impl Core {
 
     /// Challenges nobody answered, and sessions nobody has heard of.
     pub(crate) fn advance_sessions(&mut self, now: Now) {
+        if now.boot < self.sessions.due {
+            return;
+        }
+        let mut due = BootMs(i64::MAX);
+        let mut is_over = |end: BootMs| {
+            if end > now.boot {
+                due = due.min(end);
+            }
+            end <= now.boot
+        };
         let unanswered: Vec<ConnId> = self
             .sessions
             .conns
             .iter()
-            .filter(
-                |(_, c)| matches!(c.phase, Phase::Challenging { until, .. } if until <= now.boot),
-            )
+            .filter(|(_, c)| matches!(c.phase, Phase::Challenging { until, .. } if is_over(until)))
             .map(|(&id, _)| id)
             .collect();
-        for challenger in unanswered {
-            self.accept_challenger(challenger, now);
-        }
         let silent: Vec<AgentId> = self
             .set
             .agents
             .values()
             .filter(|agent| agent.session.is_some())
-            .filter(|agent| {
-                let heard = self
-                    .sessions
-                    .agents
-                    .get(&agent.name)
-                    .map(|contact| contact.last_heard);
-                let since = heard.unwrap_or_else(|| self.expiry.counts_from());
-                now.boot - since >= SESSION_END
-            })
+            .filter(|agent| !self.sessions.ending.contains(&agent.agent_id))
+            .filter(|agent| is_over(self.session_ends(agent)))
             .map(|agent| agent.agent_id)
-            .filter(|agent_id| !self.sessions.ending.contains(agent_id))
             .collect();
+        self.sessions.due = due;
+        for challenger in unanswered {
+            self.accept_challenger(challenger, now);
+        }
         for agent_id in silent {
             self.end_session(agent_id, now);
         }
+    }
+
+    /// When the session of an agent ends that is not heard of again. Its silence counts while
+    /// somebody was there to hear it.
+    fn session_ends(&self, agent: &AgentRow) -> BootMs {
+        let here_since = self.expiry.counts_from();
+        let contact = self.sessions.agents.get(&agent.name);
+        let heard = contact.map_or(here_since, |contact| contact.last_heard);
+        heard.max(here_since) + SESSION_END
     }
 
     pub(crate) fn land_attach(&mut self, flight: AttachInFlight, result: Result<Done, Refusal>) {
@@ -315,7 +333,7 @@ impl Core {
             contact.acked_arrival = Some(flight.arrived);
         }
         for &token in &flight.holds {
-            self.expiry.list(token, flight.arrived);
+            self.expiry.list(agent_id, token, flight.arrived);
         }
         let leases: Vec<_> = self.queue.leases_of(agent_id).collect();
         kill.extend(
@@ -399,9 +417,20 @@ impl Core {
                         until,
                     },
                 );
+                self.sessions.due = self.sessions.due.min(until);
                 self.send(conn, CoordinatorBody::NonceGiven { nonce });
-                self.send(asked, CoordinatorBody::NonceQuery);
+                self.ask_for(nonce, asked);
             }
+        }
+    }
+
+    fn ask_for(&mut self, nonce: Nonce, asked: ConnId) {
+        if let Some(entry) = self.sessions.conns.get_mut(&asked) {
+            entry.questions.push_back(nonce);
+            if entry.questions.len() > QUESTIONS_KEPT {
+                entry.questions.pop_front();
+            }
+            self.send(asked, CoordinatorBody::NonceQuery);
         }
     }
 
@@ -432,23 +461,26 @@ impl Core {
     }
 
     fn handle_nonce(&mut self, conn: ConnId, answer: Option<Nonce>, now: Now) {
-        let challenger = self
-            .sessions
-            .conns
-            .iter()
-            .find_map(|(&id, c)| match c.phase {
-                Phase::Challenging { asked, .. } if asked == conn => {
-                    Some((id, c.nonce, c.name.clone()))
-                }
-                _ => None,
-            });
-        let Some((challenger, nonce, name)) = challenger else {
+        let challenger =
+            self.sessions.conns.iter().find(
+                |(_, c)| matches!(c.phase, Phase::Challenging { asked, .. } if asked == conn),
+            );
+        let Some((&challenger, entry)) = challenger else {
             return;
         };
-        if answer == Some(nonce) {
-            self.accept_challenger(challenger, now);
-        } else {
-            self.quarantine(&name, now);
+        let asked_before = |nonce| {
+            let asked = self.sessions.conns.get(&conn);
+            asked.is_some_and(|asked| asked.questions.contains(&nonce))
+        };
+        match answer {
+            Some(nonce) if nonce == entry.nonce => self.accept_challenger(challenger, now),
+            // The process has moved on since: this is its answer to an earlier question, and that
+            // to the last one is still to come.
+            Some(nonce) if asked_before(nonce) => {}
+            _ => {
+                let name = entry.name.clone();
+                self.quarantine(&name, now);
+            }
         }
     }
 
@@ -479,6 +511,7 @@ impl Core {
         });
         contact.conn = Some(conn);
         contact.last_heard = arrived.at;
+        self.sessions.due = self.sessions.due.min(arrived.at + SESSION_END);
         let attach = arrived.attach;
         let flight = Flight::Attach(AttachInFlight {
             conn,
@@ -531,7 +564,7 @@ impl Core {
             contact.acked_arrival = contact.acked_arrival.max(Some(beat.arrived));
         }
         for &token in &beat.lists {
-            self.expiry.list(token, beat.arrived);
+            self.expiry.list(agent_id, token, beat.arrived);
         }
         let leaves_out = self.rules.on(Rule::AckLeavesOutExpiring);
         let live = self

@@ -1,0 +1,217 @@
+//! Which shard goes where, in what order, and what becomes of one that goes nowhere.
+
+use ledger::RunState;
+use ledger::command::Command;
+use protocol::attempt::AttemptOutcome;
+use protocol::message::Attach;
+use protocol::{AgentId, RunId};
+
+use crate::bench::{Bench, attach, cancel};
+
+/// Grants in the order in which they were committed: run, shard.
+fn grants(bench: &Bench) -> Vec<(RunId, u32)> {
+    bench.logged(|command| match command {
+        Command::Grant(grant) => Some((grant.run_id, grant.shard)),
+        _ => None,
+    })
+}
+
+fn one_slot() -> Attach {
+    Attach {
+        slots: 1,
+        ..attach(&[])
+    }
+}
+
+#[test]
+fn nobody_hears_of_a_grant_before_it_is_committed() {
+    let mut bench = Bench::new();
+    let host = bench.attach("h1");
+    bench.job("t/b", "");
+    bench.commits = false;
+    bench.ask(crate::bench::run_now("t/b"));
+    bench.commit();
+    assert_eq!(
+        bench.starts(host),
+        [],
+        "the run is there, its grant is on its way"
+    );
+    bench.commits = true;
+    bench.settle();
+    assert_eq!(bench.starts(host).len(), 1);
+}
+
+#[test]
+fn the_oldest_admission_is_served_first() {
+    let mut bench = Bench::new();
+    for job in ["t/a", "t/b", "t/c"] {
+        bench.job(job, "shards: 2");
+    }
+    let mut runs = Vec::new();
+    for job in ["t/c", "t/a", "t/b"] {
+        bench.pass(1_000);
+        runs.push(bench.run(job));
+    }
+    let host = bench.attach_as("h1", one_slot());
+    for _ in 0..5 {
+        let token = bench.start(host);
+        bench.finish(host, token, AttemptOutcome::Succeeded);
+    }
+    let served: Vec<_> = runs
+        .into_iter()
+        .flat_map(|run| [(run, 0), (run, 1)])
+        .collect();
+    assert_eq!(grants(&bench), served);
+}
+
+#[test]
+fn shards_of_a_run_spread_and_no_slot_is_given_twice() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "shards: 9");
+    let hosts = ["h1", "h2", "h3"].map(|name| {
+        bench.attach_as(
+            name,
+            Attach {
+                slots: 2,
+                ..attach(&[])
+            },
+        )
+    });
+    bench.commits = false;
+    bench.ask(crate::bench::run_now("t/a"));
+    bench.commit();
+    // Ticks while the grants are on their way must not grant anything again.
+    bench.pass(300);
+    bench.commits = true;
+    bench.settle();
+    assert_eq!(hosts.map(|host| bench.starts(host).len()), [2, 2, 2]);
+    assert_eq!(grants(&bench).len(), 6);
+}
+
+#[test]
+fn a_host_that_was_not_heard_for_three_beats_gets_nothing_until_it_is() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    bench.job("t/b", "");
+    let host = bench.attach("h1");
+    bench.pass(14_999);
+    bench.run("t/a");
+    assert_eq!(bench.starts(host).len(), 1);
+    bench.pass(1);
+    bench.run("t/b");
+    assert_eq!(bench.starts(host), []);
+    bench.beat(host, 1, &[]);
+    assert_eq!(bench.starts(host).len(), 1);
+}
+
+#[test]
+fn a_place_that_opens_in_any_way_is_taken_at_once() {
+    let full = || {
+        let mut bench = Bench::new();
+        for job in ["t/a", "t/b"] {
+            bench.job(
+                job,
+                "takeover_after: 15s\nretry: { at_most: 0, backoff: [1s] }",
+            );
+        }
+        let host = bench.attach_as("h1", one_slot());
+        let first = bench.run("t/a");
+        let token = bench.start(host);
+        bench.run("t/b");
+        assert_eq!(bench.starts(host), []);
+        (bench, host, first, token)
+    };
+    let (mut bench, host, _, token) = full();
+    bench.finish(host, token, AttemptOutcome::Failed);
+    assert_eq!(bench.starts(host).len(), 1, "a receipt");
+
+    let (mut bench, host, _, token) = full();
+    bench.disconnect(host.conn);
+    let host = bench.attach_as(
+        "h1",
+        Attach {
+            slots: 2,
+            ..attach(&[token])
+        },
+    );
+    assert_eq!(
+        bench.starts(host).len(),
+        1,
+        "a host that attaches with more slots"
+    );
+
+    let (mut bench, _, _, _) = full();
+    let other = bench.attach_as("h2", one_slot());
+    assert_eq!(bench.starts(other).len(), 1, "another host");
+
+    let (mut bench, host, _, _) = full();
+    for beat in 1..=4 {
+        bench.pass(5_000);
+        bench.beat(host, beat, &[]);
+    }
+    assert_eq!(bench.starts(host).len(), 1, "an expiry");
+}
+
+#[test]
+fn a_shard_is_tried_elsewhere_before_it_is_tried_again_where_it_failed() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    let first = bench.attach("h1");
+    let run = bench.run("t/a");
+    let token = bench.start(first);
+    bench.attach_as("h2", one_slot());
+    bench.finish(first, token, AttemptOutcome::Failed);
+    bench.pass(999);
+    assert_eq!(bench.holder(run, 0), None, "it rests");
+    bench.pass(1);
+    assert_eq!(
+        bench.holder(run, 0).map(|(agent, _)| agent),
+        Some(AgentId(2))
+    );
+}
+
+#[test]
+fn a_shard_that_nobody_takes_goes_to_a_person_with_the_reason() {
+    let mut bench = Bench::new();
+    bench.job("t/b", "");
+    let busy = bench.attach_as("h1", one_slot());
+    bench.run("t/b");
+    let token = bench.start(busy);
+    bench.job(
+        "t/a",
+        "schedule: { cron: \"@every 10m\", timezone: Etc/UTC }",
+    );
+    bench.keep(busy, &[token], 600_000);
+    let (&run, _) = bench.core.working_set().runs.iter().last().unwrap();
+    // It may wait until the next fire would come, counted from when it could be placed.
+    bench.keep(busy, &[token], 595_000);
+    bench.pass(4_900);
+    assert_eq!(bench.state(run), RunState::Ready);
+    bench.pass(100);
+    assert_eq!(bench.state(run), RunState::NeedsConfirmation);
+    let reason = bench.detail(run).shard_list[0].reason.clone().unwrap();
+    assert_eq!(
+        reason,
+        "no host could take it: 1 hosts considered: 1 without a free slot"
+    );
+}
+
+#[test]
+fn waiting_runs_take_their_turns() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "overlap: queue");
+    let host = bench.attach("h1");
+    let runs = [(); 3].map(|()| bench.run("t/a"));
+    for (i, run) in runs.into_iter().enumerate() {
+        let states: Vec<_> = runs[i..].iter().map(|run| bench.state(*run)).collect();
+        assert_eq!(states[0], RunState::Running);
+        assert!(states[1..].iter().all(|state| *state == RunState::Waiting));
+        if i == 1 {
+            // Turns come by cancelling too.
+            bench.asked(cancel(run)).unwrap();
+        }
+        let token = bench.start(host);
+        bench.finish(host, token, AttemptOutcome::Succeeded);
+    }
+    assert!(bench.core.working_set().runs.is_empty());
+}

@@ -1,0 +1,13 @@
+//! The core over a real ledger in memory: every word in, every word out, and one clock.
+
+// Helpers of tests fail as tests do.
+#![allow(clippy::unwrap_used)]
+
+mod acks;
+mod bench;
+mod dispatch;
+mod expiry;
+mod fires;
+mod reigns;
+mod requests;
+mod sessions;

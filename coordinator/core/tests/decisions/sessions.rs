@@ -1,0 +1,281 @@
+//! Who is attached, and what becomes of a second one under the same name.
+
+use coordinator_core::ConnId;
+use coordinator_core::dispatch::Standing;
+use ledger::command::Command;
+use protocol::message::{AgentMessage, Attach, CoordinatorBody, Heartbeat, Nonce};
+
+use crate::bench::{Bench, Host, attach};
+
+/// A host that is attached and another connection of its identity that attaches.
+fn challenged() -> (Bench, Host, ConnId) {
+    let mut bench = Bench::new();
+    let old = bench.attach("h1");
+    let new = challenge(&mut bench, "h1");
+    (bench, old, new)
+}
+
+fn challenge(bench: &mut Bench, name: &str) -> ConnId {
+    let conn = bench.connect(name);
+    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    conn
+}
+
+fn standings(bench: &Bench) -> Vec<Standing> {
+    let hosts = bench.core.hosts(bench.now);
+    hosts.into_iter().map(|host| host.standing).collect()
+}
+
+fn is_refusal(body: &CoordinatorBody) -> bool {
+    matches!(body, CoordinatorBody::AttachRefused { .. })
+}
+
+#[test]
+fn an_attach_before_the_reign_is_carried_out_when_it_begins() {
+    let mut bench = Bench::beginning();
+    let conn = challenge(&mut bench, "h1");
+    assert_eq!(bench.heard(conn), []);
+    bench.commits = true;
+    bench.settle();
+    let host = bench.attached(conn).unwrap();
+    assert_eq!(standings(&bench), [Standing::Ready(host.session)]);
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_the_reason() {
+    let mut bench = Bench::new();
+    for (bad, why) in [
+        (
+            Attach {
+                protocol_version: 99,
+                ..attach(&[])
+            },
+            "speaks protocol 99",
+        ),
+        (
+            Attach {
+                slots: 0,
+                ..attach(&[])
+            },
+            "0 slots",
+        ),
+        (
+            Attach {
+                slots: 5000,
+                ..attach(&[])
+            },
+            "5000 slots",
+        ),
+    ] {
+        let conn = bench.connect("h1");
+        bench.says(conn, AgentMessage::Attach(bad));
+        match &bench.heard(conn)[..] {
+            [CoordinatorBody::AttachRefused { reason }] => {
+                assert!(reason.contains(why), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(bench.closed.contains(&conn));
+    }
+    assert!(bench.core.working_set().agents.is_empty());
+}
+
+#[test]
+fn a_connection_attaches_once() {
+    let mut bench = Bench::new();
+    let host = bench.attach("h1");
+    bench.says(host.conn, AgentMessage::Attach(attach(&[])));
+    assert!(is_refusal(&bench.heard(host.conn)[0]));
+    assert_eq!(bench.closed, [host.conn]);
+}
+
+#[test]
+fn the_same_process_moves_to_its_new_connection() {
+    let (mut bench, old, new) = challenged();
+    assert_eq!(bench.heard(old.conn), [CoordinatorBody::NonceQuery]);
+    let nonce = Nonce(new.0);
+    assert_eq!(bench.heard(new), [CoordinatorBody::NonceGiven { nonce }]);
+    bench.answer_nonce(old.conn, Some(new.0));
+    let host = bench.attached(new).unwrap();
+    assert!(host.session > old.session);
+    assert_eq!(bench.closed, [old.conn]);
+    assert_eq!(standings(&bench), [Standing::Ready(host.session)]);
+}
+
+#[test]
+fn any_other_answer_quarantines_both_for_good() {
+    for answer in [None, Some(12_345)] {
+        let (mut bench, old, new) = challenged();
+        bench.heard(old.conn);
+        bench.heard(new);
+        bench.answer_nonce(old.conn, answer);
+        for conn in [old.conn, new] {
+            assert!(is_refusal(&bench.heard(conn)[0]));
+            assert!(bench.closed.contains(&conn));
+        }
+        assert_eq!(standings(&bench), [Standing::Quarantined]);
+        bench.beat(old, 1, &[]);
+        assert_eq!(bench.heard(old.conn), []);
+        let again = challenge(&mut bench, "h1");
+        assert!(is_refusal(&bench.heard(again)[0]));
+        assert_eq!(
+            bench.logged(|c| matches!(c, Command::Quarantine(_)).then_some(())),
+            [()]
+        );
+    }
+}
+
+#[test]
+fn an_old_connection_that_says_nothing_for_two_seconds_is_gone() {
+    let (mut bench, old, new) = challenged();
+    bench.pass(1_999);
+    assert!(bench.closed.is_empty() && bench.attached(new).is_none());
+    bench.pass(1);
+    assert_eq!(bench.closed, [old.conn]);
+    assert!(bench.attached(new).is_some());
+}
+
+#[test]
+fn an_old_connection_that_ends_instead_of_answering_is_gone_at_once() {
+    let (mut bench, old, new) = challenged();
+    bench.disconnect(old.conn);
+    assert!(bench.attached(new).is_some());
+}
+
+#[test]
+fn of_several_that_attach_the_newest_counts() {
+    let (mut bench, old, second) = challenged();
+    let third = challenge(&mut bench, "h1");
+    assert_eq!(bench.closed, [second]);
+    bench.answer_nonce(old.conn, Some(third.0));
+    assert!(bench.attached(third).is_some());
+    assert_eq!(bench.closed, [second, old.conn]);
+}
+
+#[test]
+fn an_attach_on_a_connection_older_than_the_one_in_use_is_let_go() {
+    let mut bench = Bench::new();
+    let slow = bench.connect("h1");
+    let host = bench.attach("h1");
+    bench.says(slow, AgentMessage::Attach(attach(&[])));
+    assert_eq!(bench.closed, [slow]);
+    assert_eq!(standings(&bench), [Standing::Ready(host.session)]);
+}
+
+#[test]
+fn the_answer_to_an_earlier_question_is_no_verdict_on_a_later_one() {
+    // The host moved twice, and its first answer was long on the way.
+    for gone_first in [false, true] {
+        let (mut bench, old, second) = challenged();
+        if gone_first {
+            bench.disconnect(second);
+        }
+        let third = challenge(&mut bench, "h1");
+        bench.answer_nonce(old.conn, Some(second.0));
+        assert_ne!(standings(&bench), [Standing::Quarantined]);
+        assert!(bench.attached(third).is_none());
+        bench.answer_nonce(old.conn, Some(third.0));
+        assert!(bench.attached(third).is_some());
+    }
+}
+
+#[test]
+fn only_the_live_session_is_listened_to() {
+    let mut bench = Bench::new();
+    let old = bench.attach("h1");
+    let other = bench.attach("h2");
+    let (wall, attempts) = (bench.now.wall, Vec::new());
+    let session = other.session;
+    let beat = Heartbeat {
+        session,
+        beat: 1,
+        wall,
+        attempts,
+    };
+    bench.says(old.conn, AgentMessage::Heartbeat(beat));
+    assert_eq!(bench.heard(old.conn), []);
+    // Nor is who has not attached, or is not there.
+    let fresh = bench.connect("h3");
+    let host = Host {
+        conn: fresh,
+        session: old.session,
+    };
+    bench.beat(host, 1, &[]);
+    assert_eq!(bench.heard(fresh), []);
+    bench.beat(
+        Host {
+            conn: ConnId(999),
+            ..host
+        },
+        1,
+        &[],
+    );
+}
+
+#[test]
+fn a_session_ends_after_a_quarter_of_an_hour_without_contact() {
+    let mut bench = Bench::new();
+    let host = bench.attach("h1");
+    bench.pass(60_000);
+    bench.beat(host, 1, &[]);
+    bench.disconnect(host.conn);
+    bench.pass(15 * 60_000 - 200);
+    assert_eq!(
+        bench.logged(|c| matches!(c, Command::EndSession(_)).then_some(())),
+        []
+    );
+    bench.pass(400);
+    assert_eq!(
+        bench.logged(|c| matches!(c, Command::EndSession(_)).then_some(())),
+        [()]
+    );
+    bench.pass(1_000);
+    let set = bench.core.working_set();
+    assert!(set.agents.values().all(|agent| agent.session.is_none()));
+}
+
+#[test]
+fn a_leader_that_was_away_itself_does_not_call_the_others_silent() {
+    let mut bench = Bench::new();
+    let host = bench.attach("h1");
+    bench.stand_still(20 * 60_000);
+    assert_eq!(
+        bench.logged(|c| matches!(c, Command::EndSession(_)).then_some(())),
+        []
+    );
+    bench.beat(host, 1, &[]);
+    assert_eq!(bench.acks(host), [(1, Vec::new())]);
+}
+
+#[test]
+fn an_attach_is_told_what_to_kill_and_what_to_cancel() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    let host = bench.attach("h1");
+    let run = bench.run("t/a");
+    let token = bench.start(host);
+    bench.disconnect(host.conn);
+    bench.asked(crate::bench::cancel(run)).unwrap();
+    let foreign = protocol::Token(77_777);
+    let conn = bench.connect("h1");
+    bench.says(conn, AgentMessage::Attach(attach(&[token, foreign])));
+    let session = bench
+        .core
+        .working_set()
+        .agents
+        .values()
+        .next()
+        .unwrap()
+        .session
+        .unwrap();
+    assert_eq!(
+        bench.heard(conn),
+        [
+            CoordinatorBody::Attached {
+                session,
+                kill: vec![foreign]
+            },
+            CoordinatorBody::Cancel { session, token }
+        ]
+    );
+}
