@@ -101,21 +101,21 @@ fn run(data: &Path, since: WallMs, tell: &mpsc::Sender<News>) -> Result<(), Fail
     let mut client = wait_for_coordinator(data)?;
     let mut complaint = None;
     while !tell.is_closed() {
-        let lines = match &mut story {
-            Some(story) => go_on(&client, story),
-            None => begin(&client, since).map(|(begun, lines)| {
+        let mut lines = Vec::new();
+        let look = match &mut story {
+            Some(story) => go_on(&client, story, &mut lines),
+            None => begin(&client, since).map(|(begun, first)| {
                 story = Some(begun);
-                lines
+                lines = first;
             }),
         };
-        match lines {
-            Ok(lines) => {
-                for line in lines {
-                    // Nobody listens any more when everything is being ended.
-                    let _ = tell.blocking_send(News::Line(line));
-                }
-                thread::sleep(PAUSE);
-            }
+        lines.sort_by_key(|line| line.at);
+        for line in lines {
+            // Nobody listens any more when everything is being ended.
+            let _ = tell.blocking_send(News::Line(line));
+        }
+        match look {
+            Ok(()) => thread::sleep(PAUSE),
             Err(Failure::Told(told)) if told.status == Status::Unreachable => {
                 client = wait_for_coordinator(data)?;
             }
@@ -138,8 +138,9 @@ fn begin(client: &Client, since: WallMs) -> Result<(Story, Vec<Line>), Failure> 
     Ok(Story::begin(newest, &alerts, since))
 }
 
-fn go_on(client: &Client, story: &mut Story) -> Result<Vec<Line>, Failure> {
-    let mut lines = Vec::new();
+/// Adds to `lines` what is new. They are to be told also where this is broken off: the story
+/// knows them by then and gives them only once.
+fn go_on(client: &Client, story: &mut Story, lines: &mut Vec<Line>) -> Result<(), Failure> {
     loop {
         let after = story.poll_after();
         let query = [("after", after.to_string()), ("limit", PAGE.to_string())];
@@ -156,11 +157,10 @@ fn go_on(client: &Client, story: &mut Story) -> Result<Vec<Line>, Failure> {
         lines.extend(story.handle_followed(&runs));
     }
     lines.extend(story.handle_alerts(&newest_alerts(client)?));
-    for line in &mut lines {
+    for line in lines {
         tell_attempts(client, line)?;
     }
-    lines.sort_by_key(|line| line.at);
-    Ok(lines)
+    Ok(())
 }
 
 /// Adds to a run's end how many attempts it took, where that was more than one a shard.
@@ -198,5 +198,59 @@ fn wait_for_coordinator(data: &Path) -> Result<Client, Failure> {
             }
             answer => return answer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::dev::story::tests::run;
+
+    /// A coordinator that gives these answers, one after the other, and is gone.
+    fn coordinator(answers: Vec<String>) -> (Client, thread::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let request: Vec<String> = lines
+                    .map(Result::unwrap)
+                    .take_while(|line| !line.is_empty())
+                    .collect();
+                assert!(request[0].starts_with("GET /api/v1/"), "{request:?}");
+                write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                     content-length: {}\r\n\r\n{answer}",
+                    answer.len()
+                )
+                .unwrap();
+            }
+        });
+        let data = tempfile::tempdir().unwrap();
+        let file = serde_json::json!({"url": url, "token": "t"}).to_string();
+        std::fs::write(data.path().join("api.json"), file).unwrap();
+        (Client::of_data(data.path()).unwrap(), serving)
+    }
+
+    #[test]
+    fn what_a_coordinator_told_before_it_died_is_not_lost() {
+        let since = WallMs::parse_rfc3339("2026-11-29T02:00:00Z").unwrap();
+        let (mut story, _) = Story::begin(Vec::new(), &[], since);
+        let new = serde_json::to_string(&[run(1, "ready")]).unwrap();
+        let (client, serving) = coordinator(vec![new]);
+        let mut lines = Vec::new();
+        let result = go_on(&client, &mut story, &mut lines);
+        serving.join().unwrap();
+        assert!(
+            matches!(&result, Err(Failure::Told(told)) if told.status == Status::Unreachable),
+            "{result:?}"
+        );
+        let told: Vec<&str> = lines.iter().map(|line| line.what).collect();
+        assert_eq!(told, ["fired"]);
     }
 }

@@ -235,10 +235,11 @@ fn ended(run: &Run) -> Line {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn run(id: i64, state: &str) -> Run {
+    /// A run of `demo/hello` as the coordinator tells it.
+    pub(in crate::dev) fn run(id: i64, state: &str) -> Run {
         let mut run: Run = serde_json::from_value(serde_json::json!({
             "run": format!("run-{id}"),
             "job": "demo/hello",
