@@ -25,6 +25,7 @@ const COMPARE_EVERY: u64 = 256;
 /// A core has decided something.
 pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
     leases::on_propose(world, proposal);
+    p1_no_silence::on_propose(world, leader, proposal);
     p6_clocks::on_propose(world, leader, proposal);
     p7_bounded::on_propose(world, proposal);
 }
@@ -37,6 +38,12 @@ pub fn on_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     p7_bounded::before_commit(world, proposal, outcome);
     world.absorb(outcome);
     p2_no_twice::after_commit(world, proposal, outcome);
+}
+
+/// A process has started.
+pub fn on_start(world: &mut World, pid: u64) {
+    p2_no_twice::on_start(world, pid);
+    p6_clocks::on_start(world, pid);
 }
 
 pub fn after_event(world: &mut World) {

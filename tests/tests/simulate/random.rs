@@ -60,14 +60,24 @@ fn live_through(world: &mut World) -> Held {
     for i in 0..transitions {
         let transition = draw(world);
         world.happen(transition);
-        let longest = world.rng.pick(&[200, 10_000, 60_000]);
-        let pause = world.rng.between(0, longest);
+        let pause = any_pause(world);
         world.run_for(pause)?;
         if i % 25 == 24 {
             invariants::audit(world)?;
         }
     }
     p4_nothing_precious::heal(world)
+}
+
+/// Often short, and often until about the next whole minute, when most things happen.
+fn any_pause(world: &mut World) -> i64 {
+    const MINUTE: i64 = 60_000;
+    if world.rng.one_in(6) {
+        let to_minute = MINUTE - world.coordinator_now().wall.0.rem_euclid(MINUTE);
+        return (to_minute + world.rng.between(-300, 500)).max(0);
+    }
+    let longest = world.rng.pick(&[200, 10_000, 60_000]);
+    world.rng.between(0, longest)
 }
 
 fn begin(world: &mut World) -> Held {

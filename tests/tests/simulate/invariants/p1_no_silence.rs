@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::oracle;
+use ledger::command::Decision;
+use ledger::{Command, Proposal};
+
 use super::tables::{Row, Tables, number, number_or_null, text};
+use super::{oracle, p6_clocks};
 use crate::world::World;
 
 /// Codes of the ledger's tables.
@@ -13,6 +16,33 @@ const FLAPPING_ALERT: i64 = 1;
 
 /// Changes of leader after which a silent host with leases must have been told of.
 const SEVERAL: u32 = 4;
+
+/// A fire that is less late than its job says is harmless is run, and not recorded as missed.
+pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
+    let (job_id, version) = match &proposal.command {
+        Command::Fire(fire) => (fire.job_id, fire.version),
+        _ => return,
+    };
+    let version = world.truth.set.versions.get(&(job_id, version));
+    let manifest = version.and_then(|row| jobs::Manifest::from_json(&row.manifest).ok());
+    let Some(harmless) = manifest.map(|manifest| manifest.misfire.after) else {
+        return;
+    };
+    let wall = world.leader_now(leader).wall;
+    let decisions = p6_clocks::decisions(&proposal.command).unwrap_or_default();
+    let given_up = decisions.iter().find_map(|decision| match decision {
+        Decision::Missed { fire_time, .. } => Some(*fire_time),
+        _ => None,
+    });
+    // Of a thousand late fires the oldest are given up all the same.
+    let few = decisions.len() < 1_000;
+    world.require(
+        !few || given_up.is_none_or(|at| wall - at > harmless),
+        "P1",
+        "a fire that is merely late runs",
+        || format!("{given_up:?} is given up at {wall}, and {harmless} are harmless"),
+    );
+}
 
 pub fn audit(world: &mut World, tables: &Tables) {
     for job in tables.rows("jobs") {

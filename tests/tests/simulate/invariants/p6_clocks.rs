@@ -3,7 +3,7 @@
 //! to come. Which of two times is the right one, nobody there can know.
 
 use ledger::command::Decision;
-use ledger::{Command, Outcome, Proposal};
+use ledger::{Command, Namespace, Outcome, Proposal};
 
 use crate::world::World;
 
@@ -45,7 +45,18 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
     }
 }
 
-fn decisions(command: &Command) -> Option<&[Decision]> {
+/// A process of a scheduled fire has started.
+pub fn on_start(world: &mut World, pid: u64) {
+    let process = &world.processes[&pid];
+    let (_, namespace, fire_time, _) = process.key;
+    let early = namespace == Namespace::Scheduled && fire_time > world.wall_reached;
+    let run_id = process.run_id;
+    world.require(!early, "P6", "nothing runs before its time", || {
+        format!("{run_id} of {fire_time} has started")
+    });
+}
+
+pub fn decisions(command: &Command) -> Option<&[Decision]> {
     match command {
         Command::Fire(fire) => Some(&fire.decisions),
         Command::PutJob(put) => Some(put.settle.as_ref().map_or(&[], |settle| &settle.decisions)),

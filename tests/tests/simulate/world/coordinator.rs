@@ -96,7 +96,7 @@ impl World {
     }
 
     /// What a process reads, whose clock need not be its machine's.
-    fn leader_now(&self, generation: u64) -> Now {
+    pub fn leader_now(&self, generation: u64) -> Now {
         let mut now = self.coordinator_now();
         if let Some(leader) = self.leaders.get(&generation) {
             now.wall = now.wall + DurationMs(leader.wall_error_ms);

@@ -148,7 +148,7 @@ impl World {
         });
         self.processes.insert(pid, process);
         self.alive.insert(pid);
-        invariants::p2_no_twice::on_start(self, pid);
+        invariants::on_start(self, pid);
         self.after(behaviour.run_ms.max(1), Event::Exits(pid));
         self.write(pid);
     }
