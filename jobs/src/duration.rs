@@ -5,6 +5,8 @@
 
 use protocol::DurationMs;
 
+use crate::shown::shown;
+
 /// Units from the largest to the smallest, in milliseconds.
 const UNITS: [(&str, i64); 5] = [
     ("d", 86_400_000),
@@ -28,7 +30,7 @@ pub struct DurationError {
 /// Reads a duration. Only the form is judged here; which lengths make sense is for the field.
 pub fn parse_duration(text: &str) -> Result<DurationMs, DurationError> {
     let refuse = |reason: &str, remedy: &str| DurationError {
-        text: crate::schedule::shown(text),
+        text: shown(text),
         reason: reason.to_owned(),
         remedy: remedy.to_owned(),
     };
@@ -70,7 +72,7 @@ pub fn parse_duration(text: &str) -> Result<DurationMs, DurationError> {
         }
         if !UNITS.iter().any(|&(known, _)| known == unit) {
             return Err(refuse(
-                &format!("has the unknown unit `{}`", crate::schedule::shown(unit)),
+                &format!("has the unknown unit `{}`", shown(unit)),
                 "use d, h, m, s or ms",
             ));
         }

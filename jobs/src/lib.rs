@@ -9,6 +9,7 @@ mod duration;
 pub mod manifest;
 mod nearest;
 pub mod schedule;
+mod shown;
 
 pub use duration::{DurationError, parse_duration};
 pub use manifest::{

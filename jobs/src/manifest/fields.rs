@@ -9,7 +9,7 @@ use protocol::DurationMs;
 use super::problem::{Place, Problems};
 use super::yaml::{Key, Node, Value};
 use crate::nearest::nearest;
-use crate::schedule::shown;
+use crate::shown::shown;
 
 /// The fields of one mapping.
 pub(super) struct Section<'a> {

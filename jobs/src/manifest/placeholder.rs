@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use chrono::{Days, NaiveDate, NaiveDateTime};
 
 use crate::schedule::local_text;
+use crate::shown::shown;
 
 /// Farthest date that `{fire_date-Nd}` reaches, in days.
 const FAR_DAYS_MAX: u64 = 3660;
@@ -139,10 +140,7 @@ impl Part {
                 },
                 _ => {
                     return Err(Refusal {
-                        what: format!(
-                            "has the unknown placeholder `{{{}}}`",
-                            crate::schedule::shown(name)
-                        ),
+                        what: format!("has the unknown placeholder `{{{}}}`", shown(name)),
                         remedy: format!("known are {KNOWN}; write `{{{{` and `}}}}` for braces"),
                     });
                 }
@@ -162,10 +160,7 @@ fn parse_shift(name: &str, shift: &str) -> Result<i64, Refusal> {
         .filter(|&days: &u64| days <= FAR_DAYS_MAX)
         .and_then(|days| i64::try_from(days).ok())
         .ok_or_else(|| Refusal {
-            what: format!(
-                "has the unknown placeholder `{{{}}}`",
-                crate::schedule::shown(name)
-            ),
+            what: format!("has the unknown placeholder `{{{}}}`", shown(name)),
             remedy: format!(
                 "write whole days, at most {FAR_DAYS_MAX}, for example {{fire_date-1d}}"
             ),

@@ -7,7 +7,8 @@ use super::placeholder::Argument;
 use super::problem::{Place, Problems};
 use super::yaml::{Node, Value};
 use super::{Manifest, Misfire, MisfirePolicy, Overlap};
-use crate::schedule::{Schedule, ScheduleSpec, shown};
+use crate::schedule::{Schedule, ScheduleSpec};
+use crate::shown::shown;
 
 const SECOND: DurationMs = DurationMs(1000);
 const DAY: DurationMs = DurationMs(86_400_000);

@@ -27,7 +27,6 @@ use protocol::WallMs;
 use serde::{Deserialize, Serialize};
 
 pub use error::ScheduleError;
-pub(crate) use error::shown;
 pub(crate) use zone::{local_text, parse_local};
 
 use cron::Cron;
