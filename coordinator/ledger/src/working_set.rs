@@ -91,11 +91,16 @@ impl WorkingSet {
             .jobs
             .get(&job_id)
             .is_some_and(|job| job.version == version);
+        // The common case first: looking through all open runs after every fire and every end of
+        // a run would cost the square of a busy second.
+        if in_force {
+            return;
+        }
         let of_open_run = self
             .runs
             .values()
             .any(|run| run.job_id == job_id && run.version == version);
-        if !in_force && !of_open_run {
+        if !of_open_run {
             self.versions.remove(&(job_id, version));
         }
     }

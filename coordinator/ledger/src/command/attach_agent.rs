@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use protocol::attempt::AttemptOutcome;
 use protocol::message::{FRAME_BYTES_MAX, Incarnation, SLOTS_MAX};
 use protocol::{AgentId, AgentName, Rule, SessionId, Token};
@@ -41,12 +43,21 @@ impl AttachAgent {
         let agent_id = self.begin_session(context, known.as_ref(), session)?;
 
         let mut released = Vec::new();
-        for shard in context.leases_of(agent_id)? {
-            if let Some(end) = self.release(context, shard)? {
-                released.push(end);
+        let mut current = BTreeSet::new();
+        for mut shard in context.leases_of(agent_id)? {
+            let Some(lease) = shard.lease() else { continue };
+            match self.judge_lease(context, lease.token)? {
+                None => {
+                    current.insert(lease.token);
+                }
+                Some(outcome) => {
+                    release(context, &mut shard, lease.token, outcome)?;
+                    released.push((lease.token, outcome));
+                }
             }
         }
-        let kill = self.not_current(context, agent_id)?;
+        let foreign = |token: &&Token| !current.contains(token);
+        let kill = self.holds.iter().filter(foreign).copied().collect();
         Ok(Done::Attached {
             agent_id,
             session,
@@ -107,27 +118,16 @@ impl AttachAgent {
         Ok(agent_id)
     }
 
-    /// Ends a lease that the host has nothing of, if that can be relied on.
-    fn release(
+    /// How a lease ends that the host has nothing of, if that can be relied on.
+    fn judge_lease(
         &self,
-        context: &mut Context<'_>,
-        mut shard: Shard,
-    ) -> Result<Option<(Token, AttemptOutcome)>, Stop> {
-        let Some(lease) = shard.lease() else {
-            return Ok(None);
-        };
-        if self.holds.contains(&lease.token) || !context.rules.on(Rule::AttachReleasesNeverStarted)
-        {
+        context: &Context<'_>,
+        token: Token,
+    ) -> Result<Option<AttemptOutcome>, Stop> {
+        if self.holds.contains(&token) || !context.rules.on(Rule::AttachReleasesNeverStarted) {
             return Ok(None);
         }
-        let Some(outcome) = self.judge_absent(context, lease.token)? else {
-            return Ok(None);
-        };
-        let reason = "the host attached without it";
-        context.end_attempt_unheard(lease.token, outcome, reason)?;
-        let mut run = context.run(shard.row.run_id)?;
-        context.settle(&mut run, &mut shard, Ended::unheard(outcome))?;
-        Ok(Some((lease.token, outcome)))
+        self.judge_absent(context, token)
     }
 
     /// What became of a lease that the supervisor's table does not hold; `None` while something
@@ -157,17 +157,17 @@ impl AttachAgent {
         let lost = verified_dead || !context.rules.on(Rule::LostNeedsVerifiedDead);
         Ok(lost.then_some(AttemptOutcome::Lost))
     }
+}
 
-    /// What the host holds beside the leases that are its own.
-    fn not_current(&self, context: &Context<'_>, agent_id: AgentId) -> Result<Vec<Token>, Stop> {
-        let current: Vec<Token> = context
-            .leases_of(agent_id)?
-            .iter()
-            .filter_map(|shard| shard.lease().map(|lease| lease.token))
-            .collect();
-        let foreign = |token: &&Token| !current.contains(token);
-        Ok(self.holds.iter().filter(foreign).copied().collect())
-    }
+fn release(
+    context: &mut Context<'_>,
+    shard: &mut Shard,
+    token: Token,
+    outcome: AttemptOutcome,
+) -> Result<(), Stop> {
+    context.end_attempt_unheard(token, outcome, "the host attached without it")?;
+    let mut run = context.run(shard.row.run_id)?;
+    context.settle(&mut run, shard, Ended::unheard(outcome))
 }
 
 #[cfg(test)]
