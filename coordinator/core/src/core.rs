@@ -61,7 +61,8 @@ pub enum Effect {
     },
     /// Begin a quorum round, and call [`Core::handle_quorum`] when it has succeeded.
     ConfirmQuorum { round: u64 },
-    /// Another leader's epoch was met: this core is silent from now on.
+    /// Another leader's epoch was met: this core is silent from now on, to whom it owes an answer
+    /// too.
     StepDown,
 }
 
@@ -86,6 +87,8 @@ pub struct Core {
     busy_runs: BTreeSet<RunId>,
     busy_shards: BTreeMap<Key, Option<AgentId>>,
     granting: BTreeMap<AgentId, u32>,
+    /// No host had a free slot, and nothing has happened since that could have opened one.
+    full: bool,
     /// Where a shard of an open run last ended without success.
     failed_on: BTreeMap<Key, AgentId>,
     next_proposal: u64,
@@ -140,6 +143,7 @@ impl Core {
             busy_runs: BTreeSet::new(),
             busy_shards: BTreeMap::new(),
             granting: BTreeMap::new(),
+            full: false,
             failed_on: BTreeMap::new(),
             next_proposal: 0,
             proposals: VecDeque::new(),
@@ -275,7 +279,7 @@ impl Core {
     /// A command of this reign's scheduler.
     pub(crate) fn propose(&mut self, flight: Flight, command: Command, now: Now) {
         let epoch = self.epoch();
-        debug_assert!(epoch.is_some(), "only a leader proposes");
+        debug_assert!(self.reign != Reign::Beginning, "only a leader proposes");
         self.enqueue(
             flight,
             Proposal {
@@ -337,6 +341,9 @@ impl Core {
         };
         self.set.absorb(change);
         self.queue.follow(&self.set, change, now);
+        if matches!(change, Change::Shard(_) | Change::Agent(_)) {
+            self.note_place();
+        }
         match change {
             Change::Shard(shard) => {
                 self.note_lease(shard);
@@ -560,21 +567,35 @@ impl Core {
         }
     }
 
+    /// Ready shards that are not in the ledger's hands, and whose manifest says what to start.
+    fn grantable(&self) -> impl Iterator<Item = Key> + '_ {
+        self.queue
+            .ready()
+            .filter(|key| !self.busy_shards.contains_key(key))
+            .filter(|key| self.unreadable(key.0).is_none())
+    }
+
+    /// Why nobody can tell what a run is to do.
+    fn unreadable(&self, run_id: RunId) -> Option<&str> {
+        let run = self.set.runs.get(&run_id)?;
+        match self.catalogue.get(run.job_id, run.version) {
+            None => Some("its version is not there"),
+            Some(entry) => entry.manifest.as_ref().err().map(String::as_str),
+        }
+    }
+
+    /// A host may have a free slot again.
+    pub(crate) fn note_place(&mut self) {
+        self.full = false;
+    }
+
     fn dispatch(&mut self, now: Now) {
-        if self.queue.ready().next().is_none() {
+        if self.full || self.grantable().next().is_none() {
             return;
         }
         let mut hosts = self.hosts(now);
         let mut free: u32 = hosts.iter().map(free_slots).sum();
-        if free == 0 {
-            return;
-        }
-        let ready: Vec<Key> = self
-            .queue
-            .ready()
-            .filter(|key| !self.busy_shards.contains_key(key))
-            .take(free as usize)
-            .collect();
+        let ready: Vec<Key> = self.grantable().take(free as usize).collect();
         let mut run_counted = None;
         for key in ready {
             if run_counted != Some(key.0) {
@@ -604,10 +625,8 @@ impl Core {
                 session,
             };
             self.propose(Flight::Grant(key, agent_id), Command::Grant(grant), now);
-            if free == 0 {
-                break;
-            }
         }
+        self.full = free == 0;
     }
 
     /// Every agent ever attached, as dispatch sees it now.
@@ -664,16 +683,20 @@ impl Core {
         if stuck.is_empty() {
             return;
         }
-        let report = match place(self.hosts(now)) {
+        let no_place = match place(self.hosts(now)) {
             Err(report) => report.to_string(),
             Ok(_) => "every host was busy until the start deadline".to_owned(),
         };
         for key in stuck {
+            let report = match self.unreadable(key.0) {
+                Some(error) => format!("its manifest cannot be read: {error}"),
+                None => no_place.clone(),
+            };
             self.busy_shards.insert(key, None);
             let give_up = Unplaceable {
                 run_id: key.0,
                 shard: key.1,
-                report: report.clone(),
+                report,
             };
             self.propose(Flight::Shard(key), Command::Unplaceable(give_up), now);
         }
@@ -699,7 +722,7 @@ impl Core {
             *count -= 1;
         }
         let Ok(Done::Granted { token, attempt, .. }) = result else {
-            return;
+            return self.note_place();
         };
         // Grant before word: it is committed, and only now does anybody hear of it. Where the
         // connection has gone meanwhile, the next attach finds that it was never started.

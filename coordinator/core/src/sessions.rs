@@ -535,7 +535,11 @@ impl Core {
             return;
         }
         if let Some(contact) = self.contact_of(conn) {
+            let was_quiet = now.boot - contact.last_heard >= QUIET_HOST;
             contact.last_heard = now.boot;
+            if was_quiet {
+                self.note_place();
+            }
         }
         let beat = Beat {
             conn,

@@ -1,5 +1,7 @@
 //! Which shard goes where, in what order, and what becomes of one that goes nowhere.
 
+use std::sync::Arc;
+
 use ledger::RunState;
 use ledger::command::Command;
 use protocol::attempt::AttemptOutcome;
@@ -194,6 +196,27 @@ fn a_shard_that_nobody_takes_goes_to_a_person_with_the_reason() {
         reason,
         "no host could take it: 1 hosts considered: 1 without a free slot"
     );
+}
+
+#[test]
+fn a_run_whose_manifest_cannot_be_read_is_given_to_nobody() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    bench.job("t/b", "");
+    let (broken, sound) = (bench.run("t/a"), bench.run("t/b"));
+    bench.succeed_over(|set| {
+        let row = set.versions.values_mut().next().unwrap();
+        row.manifest = Arc::from("{ not json");
+    });
+    let host = bench.attach("h1");
+    assert_eq!(bench.starts(host).len(), 1);
+    assert!(bench.holder(sound, 0).is_some());
+    assert_eq!(bench.holder(broken, 0), None);
+    // After a day, the longest that anything may wait to be placed.
+    bench.stand_still(24 * 3_600_000);
+    assert_eq!(bench.state(broken), RunState::NeedsConfirmation);
+    let reason = bench.detail(broken).shard_list[0].reason.clone().unwrap();
+    assert!(reason.contains("its manifest cannot be read"), "{reason}");
 }
 
 #[test]
