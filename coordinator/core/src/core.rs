@@ -2,26 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ledger::command::{
-    Admit, AlertKind, BecomeActive, Command, EndSession, Fire, Grant, Proposal, RaiseAlert,
-    SkipWaiting, Unplaceable,
-};
-use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, ShardState, WorkingSet};
-use protocol::attempt::Work;
+use ledger::command::{Admit, AlertKind, BecomeActive, Command, Proposal, RaiseAlert, SkipWaiting};
+use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
-    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token, WallMs,
+    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token,
 };
 
 use crate::catalogue::Catalogue;
 use crate::clock::{ClockGate, Verdict};
-use crate::dispatch::{Host, Standing, place};
 use crate::expiry::Expiry;
+use crate::firing::Firing;
+use crate::grants::Grants;
 use crate::queue::{Key, Queue};
 use crate::requests::{PendingRequest, RequestError};
 use crate::sessions::{AttachInFlight, Sessions};
-use crate::trigger::{self, Owed};
 
 /// How often a shell must call [`Core::handle_tick`] at the least, so that clock steps are seen
 /// and a stalled leader can be told from a quiet one.
@@ -75,22 +71,13 @@ pub struct Core {
     pub(crate) gate: ClockGate,
     pub(crate) sessions: Sessions,
     pub(crate) expiry: Expiry,
+    pub(crate) firing: Firing,
+    pub(crate) grants: Grants,
     reign: Reign,
     last_seen: BootMs,
-    /// Next fire of every job that has one and can be read.
-    due: BTreeSet<(WallMs, JobId)>,
-    due_of: BTreeMap<JobId, WallMs>,
     flights: BTreeMap<ProposalId, Flight>,
-    /// Jobs with a command in flight that moves their watermark.
-    moving: BTreeSet<JobId>,
-    /// Runs and shards with a command of this core in flight.
+    /// Runs with a command of this core in flight.
     busy_runs: BTreeSet<RunId>,
-    busy_shards: BTreeMap<Key, Option<AgentId>>,
-    granting: BTreeMap<AgentId, u32>,
-    /// No host had a free slot, and nothing has happened since that could have opened one.
-    full: bool,
-    /// Where a shard of an open run last ended without success.
-    failed_on: BTreeMap<Key, AgentId>,
     next_proposal: u64,
     proposals: VecDeque<(ProposalId, Proposal)>,
     effects: VecDeque<Effect>,
@@ -134,17 +121,12 @@ impl Core {
             gate: ClockGate::default(),
             sessions: Sessions::default(),
             expiry: Expiry::new(now.boot),
+            firing: Firing::default(),
+            grants: Grants::default(),
             reign: Reign::Beginning,
             last_seen: now.boot,
-            due: BTreeSet::new(),
-            due_of: BTreeMap::new(),
             flights: BTreeMap::new(),
-            moving: BTreeSet::new(),
             busy_runs: BTreeSet::new(),
-            busy_shards: BTreeMap::new(),
-            granting: BTreeMap::new(),
-            full: false,
-            failed_on: BTreeMap::new(),
             next_proposal: 0,
             proposals: VecDeque::new(),
             effects: VecDeque::new(),
@@ -202,10 +184,10 @@ impl Core {
     /// When [`Core::handle_tick`] must be called next, at the latest.
     pub fn poll_timeout(&self, now: Now) -> BootMs {
         let due = self
-            .due
-            .first()
+            .firing
+            .next()
             .filter(|_| self.clock_verdict(now) == Verdict::Trusted);
-        let fire = due.map(|&(at, _)| now.boot + (at - now.wall).clamp_to(TICK));
+        let fire = due.map(|at| now.boot + (at - now.wall).clamp_to(TICK));
         [fire, self.queue.next_wake(), Some(now.boot + TICK)]
             .into_iter()
             .flatten()
@@ -230,11 +212,6 @@ impl Core {
         } else {
             Verdict::Trusted
         }
-    }
-
-    /// Next fire of a job; `None` where it has none or its manifest cannot be read.
-    pub fn next_fire(&self, job_id: JobId) -> Option<WallMs> {
-        self.due_of.get(&job_id).copied()
     }
 
     /// Whether the indexes kept up step by step equal those built afresh from the working set.
@@ -341,19 +318,16 @@ impl Core {
         };
         self.set.absorb(change);
         self.queue.follow(&self.set, change, now);
-        if matches!(change, Change::Shard(_) | Change::Agent(_)) {
-            self.note_place();
-        }
         match change {
             Change::Shard(shard) => {
                 self.note_lease(shard);
-                self.note_failure(shard, held_by.map(|(agent_id, _)| agent_id));
+                let held_by = held_by.map(|(agent_id, _)| agent_id);
+                self.grants.note_shard(shard, held_by);
             }
-            Change::Run(run) if run.state.is_final() => self.forget_failures(run.run_id),
+            Change::Run(run) if run.state.is_final() => self.grants.forget_failures(run.run_id),
+            Change::Job(job) => self.note_job(job),
+            Change::Agent(_) => self.grants.note_place(),
             _ => {}
-        }
-        if let Change::Job(job) = change {
-            self.note_job(job);
         }
     }
 
@@ -367,55 +341,10 @@ impl Core {
         }
     }
 
-    /// A shard that is pending again after a lease failed on the host that held it.
-    fn note_failure(&mut self, shard: &ShardRow, held_by: Option<AgentId>) {
-        if let (ShardState::Pending { .. }, Some(agent_id)) = (shard.state, held_by) {
-            self.failed_on.insert((shard.run_id, shard.shard), agent_id);
-        }
-    }
-
-    fn forget_failures(&mut self, run_id: RunId) {
-        let of_run = self.failed_on.range((run_id, 0)..=(run_id, u32::MAX));
-        let keys: Vec<Key> = of_run.map(|(&key, _)| key).collect();
-        for key in keys {
-            self.failed_on.remove(&key);
-        }
-    }
-
     fn forget_name_of(&mut self, job_id: JobId) {
         if let Some(before) = self.set.jobs.get(&job_id) {
             self.names.remove(&before.name);
         }
-    }
-
-    fn note_job(&mut self, job: &JobRow) {
-        self.forget_due(job.job_id);
-        if job.deleted {
-            return;
-        }
-        self.names.insert(job.name.clone(), job.job_id);
-        let next = self.owed(job).and_then(trigger::next_fire);
-        if let Some(next) = next {
-            self.due.insert((next.at, job.job_id));
-            self.due_of.insert(job.job_id, next.at);
-        }
-    }
-
-    fn forget_due(&mut self, job_id: JobId) {
-        if let Some(at) = self.due_of.remove(&job_id) {
-            self.due.remove(&(at, job_id));
-        }
-    }
-
-    /// `None` where the manifest in force cannot be read.
-    pub(crate) fn owed(&self, job: &JobRow) -> Option<Owed<'_>> {
-        let entry = self.catalogue.get(job.job_id, job.version)?;
-        let manifest = entry.manifest.as_deref().ok()?;
-        Some(Owed {
-            manifest,
-            anchor: entry.starts,
-            from: job.fired_through,
-        })
     }
 
     fn land(&mut self, flight: Flight, result: Result<Done, Refusal>, now: Now) {
@@ -435,9 +364,7 @@ impl Core {
             Flight::Run(run_id) => {
                 self.busy_runs.remove(&run_id);
             }
-            Flight::Shard(key) => {
-                self.busy_shards.remove(&key);
-            }
+            Flight::Shard(key) => self.grants.land_unplaceable(key),
             Flight::Grant(key, agent_id) => self.land_grant(key, agent_id, result),
             Flight::Attach(attach) => self.land_attach(attach, result),
             Flight::Receipt { conn, token } => self.land_receipt(conn, token),
@@ -445,26 +372,6 @@ impl Core {
             Flight::EndSession(agent_id) => self.sessions.ending.retain(|&a| a != agent_id),
             Flight::Note => {}
             Flight::Request(request) => self.land_request(request, result, now),
-        }
-    }
-
-    fn land_fire(&mut self, job_id: JobId, result: Result<Done, Refusal>, now: Now) {
-        self.moving.remove(&job_id);
-        match result {
-            // Computed from a state that has moved: `advance` computes it anew.
-            Ok(_) | Err(Refusal::WatermarkMoved { .. } | Refusal::NoSuchJob { .. }) => {}
-            // It would be refused again and again: the job stands still, loudly, until its row
-            // changes or another reign begins.
-            Err(refusal) => {
-                self.forget_due(job_id);
-                let name = self.set.jobs.get(&job_id).map(|job| job.name.to_string());
-                let text = format!(
-                    "{} does not fire: {refusal}",
-                    name.unwrap_or_else(|| job_id.to_string())
-                );
-                let (kind, job_id) = (AlertKind::FireRefused, Some(job_id));
-                self.alert(RaiseAlert { kind, job_id, text }, now);
-            }
         }
     }
 
@@ -499,46 +406,8 @@ impl Core {
         }
     }
 
-    fn alert(&mut self, alert: RaiseAlert, now: Now) {
+    pub(crate) fn alert(&mut self, alert: RaiseAlert, now: Now) {
         self.propose(Flight::Note, Command::RaiseAlert(alert), now);
-    }
-
-    fn fire_due(&mut self, now: Now) {
-        if self.clock_verdict(now) != Verdict::Trusted {
-            return;
-        }
-        if !self.rules.on(Rule::PoisonStaysAlone) && self.has_unreadable_job() {
-            return;
-        }
-        let due: Vec<JobId> = self
-            .due
-            .iter()
-            .take_while(|(at, _)| *at <= now.wall)
-            .map(|&(_, job_id)| job_id)
-            .filter(|job_id| !self.moving.contains(job_id))
-            .collect();
-        for job_id in due {
-            let Some(job) = self.set.jobs.get(&job_id) else {
-                continue;
-            };
-            let Some(owed) = self.owed(job) else { continue };
-            let fire = Fire {
-                job_id,
-                version: job.version,
-                from: job.fired_through,
-                through: trigger::settles_through(now),
-                decisions: trigger::decide(owed, trigger::settles_through(now), self.rules),
-            };
-            self.moving.insert(job_id);
-            self.propose(Flight::Fire(job_id), Command::Fire(fire), now);
-        }
-    }
-
-    fn has_unreadable_job(&self) -> bool {
-        self.set
-            .jobs
-            .values()
-            .any(|job| self.catalogue.readable(job.job_id, job.version).is_none())
     }
 
     fn skip_overdue(&mut self, now: Now) {
@@ -565,223 +434,5 @@ impl Core {
             self.busy_runs.insert(run_id);
             self.propose(Flight::Run(run_id), Command::Admit(Admit { run_id }), now);
         }
-    }
-
-    /// Ready shards that are not in the ledger's hands, and whose manifest says what to start.
-    fn grantable(&self) -> impl Iterator<Item = Key> + '_ {
-        self.queue
-            .ready()
-            .filter(|key| !self.busy_shards.contains_key(key))
-            .filter(|key| self.unreadable(key.0).is_none())
-    }
-
-    /// Why nobody can tell what a run is to do.
-    fn unreadable(&self, run_id: RunId) -> Option<&str> {
-        let run = self.set.runs.get(&run_id)?;
-        match self.catalogue.get(run.job_id, run.version) {
-            None => Some("its version is not there"),
-            Some(entry) => entry.manifest.as_ref().err().map(String::as_str),
-        }
-    }
-
-    /// A host may have a free slot again.
-    pub(crate) fn note_place(&mut self) {
-        self.full = false;
-    }
-
-    fn dispatch(&mut self, now: Now) {
-        if self.full || self.grantable().next().is_none() {
-            return;
-        }
-        let mut hosts = self.hosts(now);
-        let mut free: u32 = hosts.iter().map(free_slots).sum();
-        let ready: Vec<Key> = self.grantable().take(free as usize).collect();
-        let mut run_counted = None;
-        for key in ready {
-            if run_counted != Some(key.0) {
-                self.count_shards_of(key.0, &mut hosts);
-                run_counted = Some(key.0);
-            }
-            let failed_on = self
-                .failed_on
-                .get(&key)
-                .filter(|_| self.rules.on(Rule::RetriedElsewhere));
-            for host in &mut hosts {
-                host.failed_there = failed_on == Some(&host.agent_id);
-            }
-            let Ok((agent_id, session)) = place(hosts.iter().copied()) else {
-                break;
-            };
-            for host in hosts.iter_mut().filter(|host| host.agent_id == agent_id) {
-                host.used += 1;
-                host.of_this_run += 1;
-            }
-            free -= 1;
-            self.busy_shards.insert(key, Some(agent_id));
-            *self.granting.entry(agent_id).or_default() += 1;
-            let grant = Grant {
-                run_id: key.0,
-                shard: key.1,
-                session,
-            };
-            self.propose(Flight::Grant(key, agent_id), Command::Grant(grant), now);
-        }
-        self.full = free == 0;
-    }
-
-    /// Every agent ever attached, as dispatch sees it now.
-    pub fn hosts(&self, now: Now) -> Vec<Host> {
-        self.set
-            .agents
-            .values()
-            .map(|agent| Host {
-                agent_id: agent.agent_id,
-                standing: match agent.session {
-                    _ if agent.quarantined => Standing::Quarantined,
-                    Some(session) if self.sessions.is_fresh(agent, now.boot) => {
-                        Standing::Ready(session)
-                    }
-                    _ => Standing::Offline,
-                },
-                slots: agent.slots,
-                used: self.queue.lease_count(agent.agent_id)
-                    + self.granting.get(&agent.agent_id).copied().unwrap_or(0),
-                of_this_run: 0,
-                failed_there: false,
-            })
-            .collect()
-    }
-
-    fn count_shards_of(&self, run_id: RunId, hosts: &mut [Host]) {
-        let leased = self.set.shards_of(run_id).filter_map(|shard| {
-            self.queue
-                .lease_of((run_id, shard.shard))
-                .map(|(agent, _)| agent)
-        });
-        let granting = self
-            .busy_shards
-            .range((run_id, 0)..=(run_id, u32::MAX))
-            .filter_map(|(_, agent)| *agent);
-        let mut counts: BTreeMap<AgentId, u32> = BTreeMap::new();
-        for agent in leased.chain(granting) {
-            *counts.entry(agent).or_default() += 1;
-        }
-        for host in hosts {
-            host.of_this_run = counts.get(&host.agent_id).copied().unwrap_or(0);
-        }
-    }
-
-    fn give_up_unplaceable(&mut self, now: Now) {
-        if !self.rules.on(Rule::UnplaceableGoesToPerson) {
-            return;
-        }
-        let stuck: Vec<Key> = self
-            .queue
-            .unplaceable(now)
-            .filter(|key| !self.busy_shards.contains_key(key))
-            .collect();
-        if stuck.is_empty() {
-            return;
-        }
-        let no_place = match place(self.hosts(now)) {
-            Err(report) => report.to_string(),
-            Ok(_) => "every host was busy until the start deadline".to_owned(),
-        };
-        for key in stuck {
-            let report = match self.unreadable(key.0) {
-                Some(error) => format!("its manifest cannot be read: {error}"),
-                None => no_place.clone(),
-            };
-            self.busy_shards.insert(key, None);
-            let give_up = Unplaceable {
-                run_id: key.0,
-                shard: key.1,
-                report,
-            };
-            self.propose(Flight::Shard(key), Command::Unplaceable(give_up), now);
-        }
-    }
-
-    pub(crate) fn end_session(&mut self, agent_id: AgentId, now: Now) {
-        let Some(session) = self
-            .set
-            .agents
-            .get(&agent_id)
-            .and_then(|agent| agent.session)
-        else {
-            return;
-        };
-        self.sessions.ending.push(agent_id);
-        let end = Command::EndSession(EndSession { session });
-        self.propose(Flight::EndSession(agent_id), end, now);
-    }
-
-    fn land_grant(&mut self, key: Key, agent_id: AgentId, result: Result<Done, Refusal>) {
-        self.busy_shards.remove(&key);
-        if let Some(count) = self.granting.get_mut(&agent_id) {
-            *count -= 1;
-        }
-        let Ok(Done::Granted { token, attempt, .. }) = result else {
-            return self.note_place();
-        };
-        // Grant before word: it is committed, and only now does anybody hear of it. Where the
-        // connection has gone meanwhile, the next attach finds that it was never started.
-        let Some((conn, session, rests_on)) = self.sessions.live_of(&self.set, agent_id) else {
-            return;
-        };
-        if let Some(work) = self.work(key, attempt) {
-            let work = Box::new(work);
-            self.send(
-                conn,
-                CoordinatorBody::Start {
-                    session,
-                    token,
-                    rests_on,
-                    work,
-                },
-            );
-        }
-    }
-
-    /// What the agent is told to run. `None` where the manifest cannot be read.
-    fn work(&self, key: Key, attempt: u32) -> Option<Work> {
-        let run = self.set.runs.get(&key.0)?;
-        let manifest = self.catalogue.readable(run.job_id, run.version)?;
-        let fire = jobs::FireContext {
-            fire_time: run.fire_time,
-            nominal: &run.nominal,
-            shard: key.1,
-        };
-        Some(Work {
-            job: manifest.name.clone(),
-            run_id: run.run_id,
-            execution_id: run.execution_id,
-            fire_time: run.fire_time,
-            nominal: run.nominal.clone(),
-            timezone: manifest.schedule().timezone().to_owned(),
-            shard: key.1,
-            shards: run.shards,
-            attempt,
-            trigger: run.trigger,
-            fence: run.fence,
-            exec: manifest.argv(&fire),
-            timeout: manifest.timeout,
-            takeover: manifest.takeover_after,
-        })
-    }
-
-    pub(crate) fn job_moving(&mut self, job_id: JobId, moving: bool) {
-        if moving {
-            self.moving.insert(job_id);
-        } else {
-            self.moving.remove(&job_id);
-        }
-    }
-}
-
-fn free_slots(host: &Host) -> u32 {
-    match host.standing {
-        Standing::Ready(_) => host.slots.saturating_sub(host.used),
-        Standing::Offline | Standing::Quarantined => 0,
     }
 }

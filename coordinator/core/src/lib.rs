@@ -17,6 +17,8 @@
 //! | `catalogue` | what the stored manifests say, and which cannot be read |
 //! | `queue` | which shards wait for a place, and since when |
 //! | [`dispatch`] | which host gets a shard, and why none does |
+//! | `firing` | when a job fires, and that it stands still |
+//! | `grants` | what is granted, given up, and told |
 //! | `sessions` | connections, attaches, acknowledgements |
 //! | `expiry` | when a silent host's leases end |
 //! | `requests` | what people ask for |
@@ -26,6 +28,8 @@ pub mod clock;
 mod core;
 pub mod dispatch;
 mod expiry;
+mod firing;
+mod grants;
 mod queue;
 mod requests;
 mod sessions;

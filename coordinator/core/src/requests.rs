@@ -110,7 +110,7 @@ impl Core {
             Ok((command, moves)) => {
                 pending.moves = moves;
                 if let Some(job_id) = moves {
-                    self.job_moving(job_id, true);
+                    self.firing.begin_move(job_id);
                 }
                 self.propose_in_no_epoch(Flight::Request(pending), command, now);
             }
@@ -124,7 +124,7 @@ impl Core {
         now: Now,
     ) {
         if let Some(job_id) = pending.moves {
-            self.job_moving(job_id, false);
+            self.firing.end_move(job_id);
         }
         if matches!(result, Err(Refusal::WatermarkMoved { .. })) && pending.tries > 0 {
             pending.tries -= 1;

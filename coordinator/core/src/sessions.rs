@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use ledger::command::{AttachAgent, Command, Finish, MarkStarted, Quarantine};
+use ledger::command::{AttachAgent, Command, EndSession, Finish, MarkStarted, Quarantine};
 use ledger::{AgentRow, Done, Refusal, WorkingSet};
 use protocol::lease::{NONCE_ANSWER, QUIET_HOST, SESSION_END};
 use protocol::message::{
@@ -306,6 +306,20 @@ impl Core {
         heard.max(here_since) + SESSION_END
     }
 
+    fn end_session(&mut self, agent_id: AgentId, now: Now) {
+        let Some(session) = self
+            .set
+            .agents
+            .get(&agent_id)
+            .and_then(|agent| agent.session)
+        else {
+            return;
+        };
+        self.sessions.ending.push(agent_id);
+        let end = Command::EndSession(EndSession { session });
+        self.propose(Flight::EndSession(agent_id), end, now);
+    }
+
     pub(crate) fn land_attach(&mut self, flight: AttachInFlight, result: Result<Done, Refusal>) {
         let conn = flight.conn;
         let attached = match result {
@@ -538,7 +552,7 @@ impl Core {
             let was_quiet = now.boot - contact.last_heard >= QUIET_HOST;
             contact.last_heard = now.boot;
             if was_quiet {
-                self.note_place();
+                self.grants.note_place();
             }
         }
         let beat = Beat {

@@ -1,0 +1,135 @@
+//! Firing jobs when their instants have come.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ledger::command::{AlertKind, Command, Fire, RaiseAlert};
+use ledger::{Done, JobRow, Refusal};
+use protocol::{JobId, Now, Rule, WallMs};
+
+use crate::clock::Verdict;
+use crate::core::{Core, Flight};
+use crate::trigger::{self, Owed};
+
+#[derive(Debug, Default)]
+pub(crate) struct Firing {
+    /// Next fire of every job that has one and can be read.
+    due: BTreeSet<(WallMs, JobId)>,
+    due_of: BTreeMap<JobId, WallMs>,
+    /// Jobs with a command in flight that moves their watermark.
+    moving: BTreeSet<JobId>,
+}
+
+impl Firing {
+    /// The earliest fire of any job.
+    pub(crate) fn next(&self) -> Option<WallMs> {
+        self.due.first().map(|&(at, _)| at)
+    }
+
+    pub(crate) fn begin_move(&mut self, job_id: JobId) {
+        self.moving.insert(job_id);
+    }
+
+    pub(crate) fn end_move(&mut self, job_id: JobId) {
+        self.moving.remove(&job_id);
+    }
+
+    fn expect(&mut self, job_id: JobId, at: WallMs) {
+        self.due.insert((at, job_id));
+        self.due_of.insert(job_id, at);
+    }
+
+    fn forget(&mut self, job_id: JobId) {
+        if let Some(at) = self.due_of.remove(&job_id) {
+            self.due.remove(&(at, job_id));
+        }
+    }
+}
+
+impl Core {
+    /// Next fire of a job; `None` where it has none or its manifest cannot be read.
+    pub fn next_fire(&self, job_id: JobId) -> Option<WallMs> {
+        self.firing.due_of.get(&job_id).copied()
+    }
+
+    pub(crate) fn fire_due(&mut self, now: Now) {
+        if self.clock_verdict(now) != Verdict::Trusted {
+            return;
+        }
+        if !self.rules.on(Rule::PoisonStaysAlone) && self.has_unreadable_job() {
+            return;
+        }
+        let due: Vec<JobId> = self
+            .firing
+            .due
+            .iter()
+            .take_while(|(at, _)| *at <= now.wall)
+            .map(|&(_, job_id)| job_id)
+            .filter(|job_id| !self.firing.moving.contains(job_id))
+            .collect();
+        for job_id in due {
+            let Some(job) = self.set.jobs.get(&job_id) else {
+                continue;
+            };
+            let Some(owed) = self.owed(job) else { continue };
+            let fire = Fire {
+                job_id,
+                version: job.version,
+                from: job.fired_through,
+                through: trigger::settles_through(now),
+                decisions: trigger::decide(owed, trigger::settles_through(now), self.rules),
+            };
+            self.firing.begin_move(job_id);
+            self.propose(Flight::Fire(job_id), Command::Fire(fire), now);
+        }
+    }
+
+    pub(crate) fn land_fire(&mut self, job_id: JobId, result: Result<Done, Refusal>, now: Now) {
+        self.firing.end_move(job_id);
+        match result {
+            // Computed from a state that has moved: `advance` computes it anew.
+            Ok(_) | Err(Refusal::WatermarkMoved { .. } | Refusal::NoSuchJob { .. }) => {}
+            // It would be refused again and again: the job stands still, loudly, until its row
+            // changes or another reign begins.
+            Err(refusal) => {
+                self.firing.forget(job_id);
+                let name = self.set.jobs.get(&job_id).map(|job| job.name.to_string());
+                let text = format!(
+                    "{} does not fire: {refusal}",
+                    name.unwrap_or_else(|| job_id.to_string())
+                );
+                let (kind, job_id) = (AlertKind::FireRefused, Some(job_id));
+                self.alert(RaiseAlert { kind, job_id, text }, now);
+            }
+        }
+    }
+
+    pub(crate) fn note_job(&mut self, job: &JobRow) {
+        self.firing.forget(job.job_id);
+        if job.deleted {
+            return;
+        }
+        self.names.insert(job.name.clone(), job.job_id);
+        let next = self.owed(job).and_then(trigger::next_fire);
+        if let Some(next) = next {
+            self.firing.expect(job.job_id, next.at);
+        }
+    }
+
+    /// `None` where the manifest in force cannot be read.
+    pub(crate) fn owed(&self, job: &JobRow) -> Option<Owed<'_>> {
+        let entry = self.catalogue.get(job.job_id, job.version)?;
+        let manifest = entry.manifest.as_deref().ok()?;
+        Some(Owed {
+            manifest,
+            anchor: entry.starts,
+            from: job.fired_through,
+        })
+    }
+
+    fn has_unreadable_job(&self) -> bool {
+        self.set
+            .jobs
+            .values()
+            .any(|job| self.catalogue.readable(job.job_id, job.version).is_none())
+    }
+}
