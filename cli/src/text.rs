@@ -3,6 +3,8 @@
 //! Nothing is cut off: what does not fit is broken over several lines of its own column, at a
 //! space, or else after a `/`, `-` or `_`. A name that a person wants to copy is still whole.
 
+use unicode_width::UnicodeWidthChar;
+
 /// Columns of a terminal that everybody has.
 pub(crate) const LINE_WIDTH: usize = 80;
 
@@ -116,22 +118,38 @@ impl Table {
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.split('\n') {
-        let mut rest: Vec<char> = paragraph.trim_end().chars().collect();
-        while rest.len() > width {
-            let fits = &rest[..=width];
-            let at_space = fits.iter().rposition(|&c| c == ' ').filter(|&i| i > 0);
-            let is_joint = |c: &char| matches!(c, '/' | '-' | '_');
-            let after_joint = || fits[..width].iter().rposition(is_joint).map(|i| i + 1);
-            let end = at_space.or_else(after_joint).unwrap_or(width);
-            let line: String = rest[..end].iter().collect();
-            lines.push(line.trim_end().to_owned());
-            rest.drain(..end);
-            let blanks = rest.iter().take_while(|&&c| c == ' ').count();
-            rest.drain(..blanks);
+        let mut rest = paragraph.trim_end();
+        while let Some(end) = line_end(rest, width) {
+            lines.push(rest[..end].trim_end().to_owned());
+            rest = rest[end..].trim_start_matches(' ');
         }
-        lines.push(rest.into_iter().collect());
+        lines.push(rest.to_owned());
     }
     lines
+}
+
+/// Where in `text`, in bytes, its first line ends; `None` where all of it fits.
+fn line_end(text: &str, width: usize) -> Option<usize> {
+    let mut columns = 0;
+    let (too_far, _) = text.char_indices().find(|&(_, c)| {
+        columns += columns_of_char(c);
+        columns > width
+    })?;
+    let fits = &text[..too_far];
+    if text[too_far..].starts_with(' ') && too_far > 0 {
+        return Some(too_far);
+    }
+    let at_space = fits.rfind(' ').filter(|&i| i > 0);
+    let after_joint = || fits.rfind(['/', '-', '_']).map(|i| i + 1);
+    // Where not one character fits, one is put on the line all the same.
+    let anywhere = || match too_far {
+        0 => text.chars().next().map(char::len_utf8),
+        _ => Some(too_far),
+    };
+    at_space
+        .or_else(after_joint)
+        .or_else(anywhere)
+        .filter(|&end| end < text.len())
 }
 
 /// The text with characters that a terminal would obey written as escapes.
@@ -147,11 +165,17 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// Columns that the widest line of a text takes on a terminal.
 fn columns_of(text: &str) -> usize {
     text.split('\n')
-        .map(|line| line.chars().count())
+        .map(|line| line.chars().map(columns_of_char).sum())
         .max()
         .unwrap_or(0)
+}
+
+/// Two for a Chinese character, none for an accent on the letter before it.
+fn columns_of_char(c: char) -> usize {
+    c.width().unwrap_or(0)
 }
 
 /// `1 shard`, `3 shards`.
@@ -175,9 +199,24 @@ mod tests {
             ("abcdefghij", 4, vec!["abcd", "efgh", "ij"]),
             ("a\nb", 10, vec!["a", "b"]),
             ("run  it   now", 6, vec!["run", "it", "now"]),
+            ("对账两本账", 4, vec!["对账", "两本", "账"]),
+            ("对账 nightly", 5, vec!["对账", "night", "ly"]),
+            ("账", 1, vec!["账"]),
         ] {
             assert_eq!(wrap(text, width), expected, "{text:?} in {width}");
         }
+    }
+
+    #[test]
+    fn columns_stand_under_each_other_whatever_the_script() {
+        let mut table = Table::new(&["JOB", "WHY"]);
+        for (job, why) in [("a/b", "latin"), ("对账", "wide"), ("e\u{301}", "combined")] {
+            table.row(vec![job.to_owned(), why.to_owned()]);
+        }
+        assert_eq!(
+            table.render(),
+            "JOB   WHY\na/b   latin\n对账  wide\ne\u{301}     combined\n"
+        );
     }
 
     #[test]
