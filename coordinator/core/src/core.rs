@@ -10,6 +10,7 @@ use protocol::{
     AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token,
 };
 
+use crate::acks::Acks;
 use crate::catalogue::Catalogue;
 use crate::clock::{ClockGate, Verdict};
 use crate::expiry::Expiry;
@@ -70,6 +71,7 @@ pub struct Core {
     pub(crate) names: BTreeMap<JobName, JobId>,
     pub(crate) gate: ClockGate,
     pub(crate) sessions: Sessions,
+    pub(crate) acks: Acks,
     pub(crate) expiry: Expiry,
     pub(crate) firing: Firing,
     pub(crate) grants: Grants,
@@ -120,6 +122,7 @@ impl Core {
             names: BTreeMap::new(),
             gate: ClockGate::default(),
             sessions: Sessions::default(),
+            acks: Acks::default(),
             expiry: Expiry::new(now.boot),
             firing: Firing::default(),
             grants: Grants::default(),

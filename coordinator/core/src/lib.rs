@@ -19,10 +19,12 @@
 //! | [`dispatch`] | which host gets a shard, and why none does |
 //! | `firing` | when a job fires, and that it stands still |
 //! | `grants` | what is granted, given up, and told |
-//! | `sessions` | connections, attaches, acknowledgements |
+//! | `sessions` | who is attached, and on which connection |
+//! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
 //! | `requests` | what people ask for |
 
+mod acks;
 mod catalogue;
 pub mod clock;
 mod core;

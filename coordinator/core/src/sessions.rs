@@ -1,10 +1,6 @@
-//! Connections, attaches and acknowledgements.
+//! Connections, and who is attached on which.
 //!
-//! An agent attaches on every new connection; the committed attach is its session. Between
-//! attaches it sends heartbeats. An acknowledgement is a promise that its leases live on, so it
-//! is given only after a quorum round that began after the heartbeat arrived: a leader that was
-//! replaced while its machine stood still cannot give one. One round serves every heartbeat
-//! that waits.
+//! An agent attaches on every new connection; the committed attach is its session.
 //!
 //! When an identity that still has a connection attaches on another one, the old is asked for
 //! the nonce given on the new. The same process (its network path changed) repeats it; a process
@@ -18,7 +14,7 @@ use ledger::command::{AttachAgent, Command, EndSession, Finish, MarkStarted, Qua
 use ledger::{AgentRow, Done, Refusal, WorkingSet};
 use protocol::lease::{NONCE_ANSWER, QUIET_HOST, SESSION_END};
 use protocol::message::{
-    AgentMessage, Attach, CoordinatorBody, Heartbeat, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
+    AgentMessage, Attach, CoordinatorBody, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
 };
 use protocol::{AgentId, AgentName, BootMs, Now, Rule, SessionId, Token};
 
@@ -35,7 +31,6 @@ pub(crate) struct Sessions {
     pub(crate) ending: Vec<AgentId>,
     /// No challenge and no session runs out before this.
     due: BootMs,
-    rounds: Rounds,
 }
 
 #[derive(Debug)]
@@ -92,24 +87,6 @@ struct Contact {
     acked_arrival: Option<BootMs>,
 }
 
-#[derive(Debug, Default)]
-struct Rounds {
-    last: u64,
-    in_flight: bool,
-    /// Heartbeats that arrived after the round in flight began.
-    waiting: Vec<Beat>,
-    riding: Vec<Beat>,
-}
-
-#[derive(Clone, Debug)]
-struct Beat {
-    conn: ConnId,
-    session: SessionId,
-    beat: u64,
-    arrived: BootMs,
-    lists: Vec<Token>,
-}
-
 impl Sessions {
     pub(crate) fn acked_arrival(&self, name: &AgentName) -> Option<BootMs> {
         self.agents
@@ -138,6 +115,28 @@ impl Sessions {
         let conn = contact.conn?;
         let session = self.session_on(conn)?;
         (agent.session == Some(session)).then_some((conn, session, contact.acked_beat))
+    }
+
+    /// Notes that the agent on a connection was heard. Answers whether it had been quiet for so
+    /// long that it was given no work.
+    pub(crate) fn hear(&mut self, conn: ConnId, now: BootMs) -> bool {
+        self.contact_of(conn).is_some_and(|contact| {
+            let was_quiet = now - contact.last_heard >= QUIET_HOST;
+            contact.last_heard = now;
+            was_quiet
+        })
+    }
+
+    pub(crate) fn note_acked(&mut self, conn: ConnId, beat: u64, arrived: BootMs) {
+        if let Some(contact) = self.contact_of(conn) {
+            contact.acked_beat = contact.acked_beat.max(beat);
+            contact.acked_arrival = contact.acked_arrival.max(Some(arrived));
+        }
+    }
+
+    fn contact_of(&mut self, conn: ConnId) -> Option<&mut Contact> {
+        let name = &self.conns.get(&conn)?.name;
+        self.agents.get_mut(name)
     }
 
     fn session_on(&self, conn: ConnId) -> Option<SessionId> {
@@ -213,36 +212,6 @@ impl Core {
             }
         }
         self.advance(now);
-    }
-
-    /// The quorum round that [`Effect::ConfirmQuorum`] asked for has succeeded.
-    pub fn handle_quorum(&mut self, round: u64, now: Now) {
-        self.observe(now);
-        if self.sessions.rounds.in_flight && round == self.sessions.rounds.last {
-            self.sessions.rounds.in_flight = false;
-            // Expiries first: an acknowledgement must leave out what is being taken away.
-            self.expire_riding(now);
-            for beat in std::mem::take(&mut self.sessions.rounds.riding) {
-                self.acknowledge(beat);
-            }
-            if !self.sessions.rounds.waiting.is_empty() || self.expiry.waits_for_round() {
-                self.begin_round();
-            }
-        }
-        self.advance(now);
-    }
-
-    pub(crate) fn begin_round(&mut self) {
-        if self.sessions.rounds.in_flight || self.epoch().is_none() {
-            return;
-        }
-        let rounds = &mut self.sessions.rounds;
-        rounds.in_flight = true;
-        rounds.last += 1;
-        rounds.riding = std::mem::take(&mut rounds.waiting);
-        let round = rounds.last;
-        self.expiry.board();
-        self.effect(Effect::ConfirmQuorum { round });
     }
 
     pub(crate) fn attach_those_who_wait(&mut self, now: Now) {
@@ -544,64 +513,6 @@ impl Core {
         self.propose(flight, command, now);
     }
 
-    fn handle_heartbeat(&mut self, conn: ConnId, beat: Heartbeat, now: Now) {
-        if self.sessions.session_on(conn) != Some(beat.session) || self.speaker(conn).is_none() {
-            return;
-        }
-        if let Some(contact) = self.contact_of(conn) {
-            let was_quiet = now.boot - contact.last_heard >= QUIET_HOST;
-            contact.last_heard = now.boot;
-            if was_quiet {
-                self.grants.note_place();
-            }
-        }
-        let beat = Beat {
-            conn,
-            session: beat.session,
-            beat: beat.beat,
-            arrived: now.boot,
-            lists: beat.attempts,
-        };
-        if self.rules.on(Rule::AckAfterQuorum) {
-            self.sessions.rounds.waiting.push(beat);
-            self.begin_round();
-        } else {
-            self.acknowledge(beat);
-        }
-    }
-
-    fn acknowledge(&mut self, beat: Beat) {
-        if self.sessions.session_on(beat.conn) != Some(beat.session) {
-            return;
-        }
-        let Some(agent_id) = self.speaker(beat.conn) else {
-            return;
-        };
-        if let Some(contact) = self.contact_of(beat.conn) {
-            contact.acked_beat = contact.acked_beat.max(beat.beat);
-            contact.acked_arrival = contact.acked_arrival.max(Some(beat.arrived));
-        }
-        for &token in &beat.lists {
-            self.expiry.list(agent_id, token, beat.arrived);
-        }
-        let leaves_out = self.rules.on(Rule::AckLeavesOutExpiring);
-        let live = self
-            .queue
-            .leases_of(agent_id)
-            .map(|(token, _)| token)
-            .filter(|&token| !(leaves_out && self.expiry.is_proposed(token)))
-            .collect();
-        let (session, number) = (beat.session, beat.beat);
-        self.send(
-            beat.conn,
-            CoordinatorBody::HeartbeatAck {
-                session,
-                beat: number,
-                live,
-            },
-        );
-    }
-
     /// The agent that speaks on a live connection of its live session, unless quarantined.
     fn speaker(&self, conn: ConnId) -> Option<AgentId> {
         let Phase::Live { agent_id, session } = self.sessions.conns.get(&conn)?.phase else {
@@ -611,9 +522,10 @@ impl Core {
         (agent.session == Some(session) && !agent.quarantined).then_some(agent_id)
     }
 
-    fn contact_of(&mut self, conn: ConnId) -> Option<&mut Contact> {
-        let name = &self.sessions.conns.get(&conn)?.name;
-        self.sessions.agents.get_mut(name)
+    /// The same, if this is that session.
+    pub(crate) fn speaker_in(&self, conn: ConnId, session: SessionId) -> Option<AgentId> {
+        self.speaker(conn)
+            .filter(|_| self.sessions.session_on(conn) == Some(session))
     }
 
     fn set_phase(&mut self, conn: ConnId, phase: Phase) {
