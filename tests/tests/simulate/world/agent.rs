@@ -142,10 +142,14 @@ impl World {
         }
     }
 
-    /// The path has changed: a second connection is made while the first still stands.
+    /// The path has changed: a second connection is made while the first still stands. An agent
+    /// makes one at a time.
     pub fn change_path(&mut self, host: usize) {
-        self.note(|_| format!("host {host}: dials anew on another path"));
-        self.dial(host);
+        let agent = self.hosts[host].agent.as_ref();
+        if agent.is_some_and(|agent| agent.core.is_connected() && agent.dialing.is_none()) {
+            self.note(|_| format!("host {host}: dials anew on another path"));
+            self.dial(host);
+        }
     }
 
     // -- inputs ---------------------------------------------------------------------------------
