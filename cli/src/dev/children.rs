@@ -37,14 +37,16 @@ const RECOVERED_AFTER: Duration = Duration::from_secs(10);
 const LOG_TAIL_BYTES: u64 = 4096;
 const LOG_TAIL_LINES: usize = 8;
 
-/// Kinds of processes in the order in which they are ended. Agents first: they take no more and
-/// leave their attempts to the supervisors, which interrupt them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Agent,
     Supervisor,
     Coordinator,
 }
+
+/// Supervisors first: they interrupt what runs, and the agents are there to hand it back, so that
+/// it uses up no retry. What is granted meanwhile finds no supervisor and is refused.
+const STOP_ORDER: [Kind; 3] = [Kind::Supervisor, Kind::Agent, Kind::Coordinator];
 
 impl Kind {
     /// How long one may take to end: longer than whatever it has to wait for itself.
@@ -125,7 +127,7 @@ impl Children {
     pub(super) async fn stop(mut self) {
         // Nothing is said of processes that end because they are told to.
         self.said.close();
-        for kind in [Kind::Agent, Kind::Supervisor, Kind::Coordinator] {
+        for kind in STOP_ORDER {
             let of_kind = || self.kept.iter().filter(|kept| kept.kind == kind);
             of_kind().for_each(|kept| {
                 let _ = kept.stop.send(true);

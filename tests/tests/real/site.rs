@@ -261,6 +261,7 @@ impl Site {
 
 impl Drop for Site {
     /// Agents first, then supervisors by SIGTERM so that they take their attempts with them.
+    #[allow(clippy::print_stderr)] // for whoever reads why the test failed
     fn drop(&mut self) {
         if std::thread::panicking() {
             for name in self.processes.keys() {
