@@ -40,6 +40,11 @@ const SLEEP_LONGEST: Duration = Duration::from_secs(1);
 const REDIAL_SHORTEST: Duration = Duration::from_millis(100);
 const REDIAL_LONGEST: Duration = Duration::from_secs(2);
 
+/// How long a stopping agent hands in receipts, at the longest, and what counts as nothing more
+/// coming.
+const LAST_RECEIPTS_MAX: Duration = Duration::from_secs(1);
+const LAST_RECEIPTS_QUIET: Duration = Duration::from_millis(50);
+
 /// How long a stopping agent takes leave of the coordinator.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
@@ -230,6 +235,11 @@ impl Shell {
             self.redial();
         }
         tracing::info!("the agent stops; its attempts stay with the supervisor");
+        self.core.handle_stop(clock::now());
+        let last = self.hand_in_last_receipts();
+        if tokio::time::timeout(LAST_RECEIPTS_MAX, last).await.is_err() {
+            tracing::info!("receipts are not acknowledged; the supervisor keeps them");
+        }
         for (_, open) in std::mem::take(&mut self.connections) {
             let farewell = open.connection.shutdown("the agent was told to stop");
             if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
@@ -237,6 +247,18 @@ impl Shell {
             }
         }
         Ok(())
+    }
+
+    /// Until every receipt is acknowledged and nothing more comes in.
+    async fn hand_in_last_receipts(&mut self) {
+        loop {
+            self.obey();
+            match tokio::time::timeout(LAST_RECEIPTS_QUIET, self.inputs.recv()).await {
+                Ok(Some(input)) => self.handle(input),
+                Err(_) if !self.core.is_settled() => self.core.handle_tick(clock::now()),
+                Ok(None) | Err(_) => return,
+            }
+        }
     }
 
     /// How long the core may be left alone. Tokio's clock stands still in a suspend, so no sleep

@@ -130,6 +130,7 @@ pub struct Agent {
     nonce: Option<Nonce>,
     /// Asked for the nonce while the newest connection is still waiting for its own.
     nonce_asked_by: Option<ConnectionId>,
+    stopping: bool,
     actions: VecDeque<Action>,
 }
 
@@ -197,6 +198,7 @@ impl Agent {
             epoch: None,
             nonce: None,
             nonce_asked_by: None,
+            stopping: false,
             actions: VecDeque::new(),
         }
     }
@@ -222,6 +224,18 @@ impl Agent {
     /// Whether there is a connection to attach on or to work with.
     pub fn is_connected(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// The agent is to stop: takes no more, and leaves what runs to the supervisor.
+    pub fn handle_stop(&mut self, now: Now) {
+        self.enforce_deadlines(now.boot);
+        self.stopping = true;
+    }
+
+    /// Whether every end that was heard of has been acknowledged. A stopping agent that waits for
+    /// this leaves nobody in doubt who need not be.
+    pub fn is_settled(&self) -> bool {
+        self.ended.is_empty()
     }
 
     /// The live session, if there is one: for logs.

@@ -227,6 +227,9 @@ impl Agent {
     }
 
     pub(super) fn room_for(&self, token: Token) -> Result<(), StartRefusal> {
+        if self.stopping {
+            return Err(StartRefusal::Stopping);
+        }
         if self.supervisor.is_none() {
             return Err(StartRefusal::SupervisorAway);
         }

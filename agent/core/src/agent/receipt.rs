@@ -19,6 +19,8 @@ pub enum StartRefusal {
     NoSlot { slots: u32 },
     #[error("{held} attempts wait for their receipts to be acknowledged")]
     ReceiptsPileUp { held: usize },
+    #[error("the agent was told to stop")]
+    Stopping,
     #[error("the supervisor is away")]
     SupervisorAway,
     #[error("the connection to the supervisor broke before it read the launch")]

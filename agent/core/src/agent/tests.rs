@@ -580,6 +580,22 @@ fn receipts_are_resent_after_every_attach_until_acknowledged_and_then_forgotten(
 }
 
 #[test]
+fn an_agent_that_stops_takes_no_more_kills_nothing_and_hands_in_what_has_ended() {
+    let mut host = Host::running(Rules::all());
+    host.agent.handle_stop(host.now());
+    assert!(host.agent.is_settled());
+    assert_eq!(kills(&host.actions()), []);
+
+    host.says(start(11, 0));
+    let actions = host.actions();
+    assert_eq!(launches(&actions), []);
+    assert_eq!(receipts(actions), [(11, AttemptOutcome::Refused)]);
+    assert!(!host.agent.is_settled());
+    host.says(receipt_ack(11));
+    assert!(host.agent.is_settled());
+}
+
+#[test]
 fn without_the_rule_a_receipt_is_said_once() {
     let mut host = Host::running(Rules::without(Rule::ReceiptHeldUntilAcked));
     let end = ended_end(None, Exit::Code(0));
