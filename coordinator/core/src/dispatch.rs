@@ -82,12 +82,13 @@ impl fmt::Display for Report {
                 reasons.push(format!("{count} {what}"));
             }
         }
-        write!(
-            f,
-            "{} hosts considered: {}",
-            self.considered,
-            reasons.join(", ")
-        )
+        let hosts = if self.considered == 1 {
+            "host"
+        } else {
+            "hosts"
+        };
+        let reasons = reasons.join(", ");
+        write!(f, "{} {hosts} considered: {reasons}", self.considered)
     }
 }
 

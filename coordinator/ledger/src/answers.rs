@@ -19,7 +19,7 @@ use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
 
 /// Most rows that one answer lists.
-pub(crate) const ROWS_MAX: u32 = 1000;
+pub const ROWS_MAX: u32 = 1000;
 
 /// Runs that a job is shown with.
 const RECENT_RUNS: u32 = 20;
@@ -34,7 +34,7 @@ pub struct RunFilter {
     pub after_id: Option<RunId>,
     /// Only these runs.
     pub ids: Option<Vec<RunId>>,
-    /// At most 1000.
+    /// At most [`ROWS_MAX`].
     pub limit: u32,
 }
 

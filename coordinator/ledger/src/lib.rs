@@ -32,7 +32,7 @@ mod tables;
 mod testing;
 mod working_set;
 
-pub use answers::RunFilter;
+pub use answers::{ROWS_MAX, RunFilter};
 pub use command::{Command, Proposal};
 pub use outcome::{Change, Done, Outcome, PutKind, Refusal};
 pub use reader::{Reader, ReaderError};

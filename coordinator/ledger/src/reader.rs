@@ -109,7 +109,7 @@ impl Reader {
         self.answer("listing agents", |answers| answers.agents())
     }
 
-    /// Alerts, newest first, at most 1000.
+    /// Alerts, newest first, at most [`ROWS_MAX`](crate::ROWS_MAX).
     pub fn alerts(&self, limit: u32) -> Result<Vec<api::Alert>, ReaderError> {
         self.answer("listing alerts", |answers| answers.alerts(limit))
     }

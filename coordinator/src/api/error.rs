@@ -189,12 +189,13 @@ impl ApiError {
     }
 }
 
-const LIST_JOBS: &str = "list the jobs (`matins get jobs`) and use one of their names";
+pub(super) const LIST_JOBS: &str = "list the jobs (`matins get jobs`) and use one of their names";
+pub(super) const LIST_RUNS: &str = "list the runs (`matins get runs`) and use one of their ids";
 
 fn remedy_for(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::NoSuchJob { .. } => LIST_JOBS,
-        Refusal::NoSuchRun { .. } => "list the runs (`matins get runs`) and use one of their ids",
+        Refusal::NoSuchRun { .. } => LIST_RUNS,
         Refusal::NoSuchShard { .. } => "look at the run for its shards; they count from 0",
         Refusal::Malformed { .. } => "correct the request",
         Refusal::StaleEpoch { .. } => "ask the coordinator that leads now",

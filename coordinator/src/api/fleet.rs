@@ -14,10 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
-use super::input::Params;
+use super::input::{Params, check_limit};
 
 const ALERTS_DEFAULT: u32 = 100;
-const ALERTS_MAX: u32 = 1000;
 
 /// Query of `GET /api/v1/alerts`.
 #[derive(Debug, Deserialize)]
@@ -81,11 +80,7 @@ pub(super) async fn alerts(
     Params(query): Params<AlertsQuery>,
 ) -> Result<Json<Vec<Alert>>, ApiError> {
     let what = "listing the alerts";
-    let limit = query.limit.unwrap_or(ALERTS_DEFAULT);
-    if !(1..=ALERTS_MAX).contains(&limit) {
-        let why = format!("a limit of {limit} is not between 1 and {ALERTS_MAX}");
-        return Err(ApiError::invalid(what, why, "ask for fewer"));
-    }
+    let limit = check_limit(what, query.limit.unwrap_or(ALERTS_DEFAULT), "ask for fewer")?;
     let read = move |reader: &ledger::Reader| reader.alerts(limit);
     Ok(Json(api.readers.read(what, read).await?))
 }

@@ -8,6 +8,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use ledger::ROWS_MAX;
 use protocol::{JobName, RunId};
 use serde::de::DeserializeOwned;
 
@@ -139,6 +140,15 @@ where
 {
     text.parse()
         .map_err(|error: T::Err| ApiError::invalid(what, error.to_string(), "correct it"))
+}
+
+/// How many rows are asked for, if the ledger lists so many at a time.
+pub(crate) fn check_limit(what: &str, limit: u32, remedy: &str) -> Result<u32, ApiError> {
+    if (1..=ROWS_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    let why = format!("a limit of {limit} is not between 1 and {ROWS_MAX}");
+    Err(ApiError::invalid(what, why, remedy))
 }
 
 /// Who asks, and why: both are kept for ever in the audit.

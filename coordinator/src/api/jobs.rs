@@ -15,7 +15,7 @@ use protocol::api::{
 use protocol::{JobId, JobName, WallMs};
 
 use super::Api;
-use super::error::ApiError;
+use super::error::{ApiError, LIST_JOBS};
 use super::input::{Entity, JobPath, check_asker};
 use crate::narrate::kind_word;
 
@@ -58,11 +58,8 @@ pub(super) async fn put(
     check_asker(&what, &body.by, None)?;
     let manifest = Arc::new(read_manifest(&what, &name, &body.manifest)?);
     let by = body.by;
-    let done = api
-        .engine
-        .request(Request::PutJob { manifest, by })
-        .await
-        .map_err(|error| ApiError::asking(&what, &error))?;
+    let request = Request::PutJob { manifest, by };
+    let done = api.carry_out(&what, request).await?;
     let Done::JobPut {
         job_id,
         version,
@@ -90,12 +87,8 @@ pub(super) async fn delete(
     let what = format!("deleting job {job}");
     check_asker(&what, &body.by, None)?;
     let (name, by) = (job.clone(), body.by);
-    let done = api
-        .engine
-        .request(Request::DeleteJob { job: name, by })
-        .await
-        .map_err(|error| ApiError::asking(&what, &error))?;
-    match done {
+    let request = Request::DeleteJob { job: name, by };
+    match api.carry_out(&what, request).await? {
         Done::JobDeleted => Ok(Json(DeleteJobAnswer { job })),
         other => Err(out_of_place(&what, &other)),
     }
@@ -118,12 +111,7 @@ pub(super) async fn run(
         by: body.by,
         reason: body.reason,
     };
-    let done = api
-        .engine
-        .request(request)
-        .await
-        .map_err(|error| ApiError::asking(&what, &error))?;
-    match done {
+    match api.carry_out(&what, request).await? {
         Done::RunStarted { run_id, state } => Ok(Json(RunAnswer {
             run: run_id,
             state: state.as_str().to_owned(),
@@ -175,11 +163,7 @@ async fn next_fires(
 }
 
 pub(super) fn no_such_job(what: String, name: &JobName) -> ApiError {
-    ApiError::not_found(
-        what,
-        format!("there is no job `{name}`"),
-        "list the jobs (`matins get jobs`) and use one of their names",
-    )
+    ApiError::not_found(what, format!("there is no job `{name}`"), LIST_JOBS)
 }
 
 /// An answer that does not belong to the question: a defect, told as one.

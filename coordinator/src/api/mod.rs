@@ -25,6 +25,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, serve as axum_serve};
+use coordinator_core::Request as Wish;
+use ledger::Done;
 
 use crate::engine::Engine;
 use crate::roster::Roster;
@@ -44,6 +46,14 @@ pub(crate) struct Api {
     pub(crate) token: Arc<ApiToken>,
     pub(crate) node: Arc<str>,
     pub(crate) agents_address: SocketAddr,
+}
+
+impl Api {
+    /// Has the scheduler carry out what a person asks; answers when it is committed.
+    async fn carry_out(&self, what: &str, request: Wish) -> Result<Done, ApiError> {
+        let asked = self.engine.request(request).await;
+        asked.map_err(|error| ApiError::asking(what, &error))
+    }
 }
 
 /// Answers requests until `stop`, and then those that are under way.

@@ -4,18 +4,17 @@ use axum::Json;
 use axum::extract::State;
 use coordinator_core::Request;
 use ledger::command::{RerunScope, Verdict};
-use ledger::{Done, RunFilter, RunState};
+use ledger::{Done, ROWS_MAX, RunFilter, RunState};
 use protocol::api::{CancelRequest, ConfirmRequest, RerunRequest, Run, RunAnswer, RunDetail};
 use protocol::{JobName, RunId, WallMs};
 use serde::Deserialize;
 
 use super::Api;
-use super::error::ApiError;
-use super::input::{Entity, Params, RunPath, check_asker, parse};
+use super::error::{ApiError, LIST_RUNS};
+use super::input::{Entity, Params, RunPath, check_asker, check_limit, parse};
 use super::jobs::out_of_place;
 
 const LIMIT_DEFAULT: u32 = 50;
-const LIMIT_MAX: u32 = 1000;
 
 /// Query of `GET /api/v1/runs`.
 #[derive(Debug, Deserialize)]
@@ -49,12 +48,8 @@ pub(super) async fn list(
 }
 
 fn filter(what: &str, query: &ListQuery) -> Result<RunFilter, ApiError> {
-    let limit = query.limit.unwrap_or(LIMIT_DEFAULT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        let why = format!("a limit of {limit} is not between 1 and {LIMIT_MAX}");
-        let remedy = "ask for fewer at a time, and go on with after=<the last run's id>";
-        return Err(ApiError::invalid(what, why, remedy));
-    }
+    let remedy = "ask for fewer at a time, and go on with after=<the last run's id>";
+    let limit = check_limit(what, query.limit.unwrap_or(LIMIT_DEFAULT), remedy)?;
     let ids: Option<Vec<RunId>> = query
         .ids
         .as_deref()
@@ -62,9 +57,9 @@ fn filter(what: &str, query: &ListQuery) -> Result<RunFilter, ApiError> {
         .transpose()?;
     if ids
         .as_ref()
-        .is_some_and(|ids| ids.len() > LIMIT_MAX as usize)
+        .is_some_and(|ids| ids.len() > ROWS_MAX as usize)
     {
-        let why = format!("more than {LIMIT_MAX} ids");
+        let why = format!("more than {ROWS_MAX} ids");
         return Err(ApiError::invalid(what, why, "ask for fewer at a time"));
     }
     let job: Option<JobName> = query
@@ -94,7 +89,8 @@ pub(super) async fn show(
     Ok(Json(detail(&api, &format!("showing {run}"), run).await?))
 }
 
-/// `GET /api/v1/runs/by-fire-time`: the scheduled run of a job's instant.
+/// `GET /api/v1/runs/by-fire-time`: the run of a job's instant, or else the manual run of exactly
+/// that time.
 pub(super) async fn by_fire_time(
     State(api): State<Api>,
     Params(query): Params<FireQuery>,
@@ -137,7 +133,7 @@ pub(super) async fn rerun(
         by: body.by,
         reason: body.reason,
     };
-    match ask(&api, &what, request).await? {
+    match api.carry_out(&what, request).await? {
         Done::Rerun { state, .. } => Ok(answer(run_id, state)),
         other => Err(out_of_place(&what, &other)),
     }
@@ -156,7 +152,7 @@ pub(super) async fn cancel(
         by: body.by,
         reason: body.reason,
     };
-    match ask(&api, &what, request).await? {
+    match api.carry_out(&what, request).await? {
         Done::Cancelled { .. } => {
             let run = detail(&api, &what, run_id).await?.run;
             Ok(Json(RunAnswer {
@@ -183,7 +179,7 @@ pub(super) async fn confirm(
         by: body.by,
         reason: body.reason,
     };
-    match ask(&api, &what, request).await? {
+    match api.carry_out(&what, request).await? {
         Done::Confirmed { state } => Ok(answer(run_id, state)),
         other => Err(out_of_place(&what, &other)),
     }
@@ -202,11 +198,6 @@ fn verdict(what: &str, word: &str) -> Result<Verdict, ApiError> {
     }
 }
 
-async fn ask(api: &Api, what: &str, request: Request) -> Result<Done, ApiError> {
-    let asked = api.engine.request(request).await;
-    asked.map_err(|error| ApiError::asking(what, &error))
-}
-
 fn answer(run: RunId, state: RunState) -> Json<RunAnswer> {
     let state = state.as_str().to_owned();
     Json(RunAnswer { run, state })
@@ -214,11 +205,8 @@ fn answer(run: RunId, state: RunState) -> Json<RunAnswer> {
 
 pub(super) async fn detail(api: &Api, what: &str, run: RunId) -> Result<RunDetail, ApiError> {
     let read = move |reader: &ledger::Reader| reader.run(run);
-    api.readers.read(what, read).await?.ok_or_else(|| {
-        ApiError::not_found(
-            what,
-            format!("there is no {run}"),
-            "list the runs (`matins get runs`) and use one of their ids",
-        )
-    })
+    api.readers
+        .read(what, read)
+        .await?
+        .ok_or_else(|| ApiError::not_found(what, format!("there is no {run}"), LIST_RUNS))
 }

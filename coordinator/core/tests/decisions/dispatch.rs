@@ -194,7 +194,7 @@ fn a_shard_that_nobody_takes_goes_to_a_person_with_the_reason() {
     let reason = bench.detail(run).shard_list[0].reason.clone().unwrap();
     assert_eq!(
         reason,
-        "no host could take it: 1 hosts considered: 1 without a free slot"
+        "no host could take it: 1 host considered: 1 without a free slot"
     );
 }
 
