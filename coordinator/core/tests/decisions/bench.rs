@@ -178,7 +178,12 @@ impl Bench {
 
     /// Commits what waits as one batch, and tells the core.
     pub(crate) fn commit(&mut self) {
-        let (ids, batch): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().unzip();
+        self.commit_first(self.waiting.len());
+    }
+
+    /// The same with the first `count` of it; the rest goes on waiting.
+    pub(crate) fn commit_first(&mut self, count: usize) {
+        let (ids, batch): (Vec<_>, Vec<_>) = self.waiting.drain(..count).unzip();
         let outcomes = self.store.propose(&batch).unwrap();
         self.log
             .extend(batch.into_iter().map(|proposal| proposal.command));

@@ -67,14 +67,14 @@ fn the_oldest_admission_is_served_first() {
 }
 
 #[test]
-fn shards_of_a_run_spread_and_no_slot_is_given_twice() {
+fn shards_of_a_run_spread_and_no_slot_and_no_shard_is_given_twice() {
     let mut bench = Bench::new();
-    bench.job("t/a", "shards: 9");
-    let hosts = ["h1", "h2", "h3"].map(|name| {
+    bench.job("t/a", "shards: 5");
+    let hosts = [("h1", 1), ("h2", 2), ("h3", 3)].map(|(name, slots)| {
         bench.attach_as(
             name,
             Attach {
-                slots: 2,
+                slots,
                 ..attach(&[])
             },
         )
@@ -82,12 +82,32 @@ fn shards_of_a_run_spread_and_no_slot_is_given_twice() {
     bench.commits = false;
     bench.ask(crate::bench::run_now("t/a"));
     bench.commit();
-    // Ticks while the grants are on their way must not grant anything again.
+    // A slot stays free, and ticks while the grants are on their way must not fill it.
     bench.pass(300);
     bench.commits = true;
     bench.settle();
-    assert_eq!(hosts.map(|host| bench.starts(host).len()), [2, 2, 2]);
-    assert_eq!(grants(&bench).len(), 6);
+    assert_eq!(hosts.map(|host| bench.starts(host).len()), [1, 2, 2]);
+    assert_eq!(grants(&bench).len(), 5);
+}
+
+#[test]
+fn the_slot_of_a_grant_that_is_refused_goes_to_the_next() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    bench.job("t/b", "");
+    let host = bench.attach_as("h1", one_slot());
+    bench.pass(15_000);
+    let (cancelled, next) = (bench.run("t/a"), bench.run("t/b"));
+    bench.commits = false;
+    bench.ask(cancel(cancelled));
+    // Only now can it be given work, and what it is given is cancelled already.
+    bench.beat(host, 1, &[]);
+    bench.commit_first(1);
+    bench.settle();
+    assert_eq!(bench.holder(next, 0), None);
+    bench.commits = true;
+    bench.settle();
+    assert!(bench.holder(next, 0).is_some());
 }
 
 #[test]

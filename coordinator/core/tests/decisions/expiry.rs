@@ -1,7 +1,7 @@
 //! When a lease ends of which its host says nothing any more.
 
 use protocol::attempt::AttemptOutcome;
-use protocol::message::AgentMessage;
+use protocol::message::{AgentMessage, CoordinatorBody};
 use protocol::{RunId, Token};
 
 use crate::bench::{Bench, Host, attach};
@@ -151,4 +151,20 @@ fn a_beat_acknowledged_meanwhile_saves_the_lease() {
     bench.settle();
     assert!(!is_lost(&bench, run));
     assert_eq!(bench.acks(host), [(1, vec![token])]);
+}
+
+#[test]
+fn who_attaches_while_the_expiry_is_on_its_way_is_told_to_kill() {
+    let (mut bench, host, _, token) = leased();
+    bench.pass(FULL - 1);
+    bench.disconnect(host.conn);
+    bench.commits = false;
+    let conn = bench.connect("h1");
+    bench.says(conn, AgentMessage::Attach(attach(&[token])));
+    bench.pass(1);
+    bench.commit_first(1);
+    match &bench.heard(conn)[..] {
+        [CoordinatorBody::Attached { kill, .. }] => assert_eq!(kill[..], [token]),
+        other => panic!("{other:?}"),
+    }
 }
