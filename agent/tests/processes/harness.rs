@@ -146,6 +146,14 @@ impl Running {
     pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().unwrap();
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        if signal == Signal::SIGSTOP {
+            // Until it stands it may go on for a moment on another processor.
+            let stat = format!("/proc/{}/stat", child.id());
+            wait_for("a process to stand still", || {
+                let stat = fs::read_to_string(&stat).unwrap();
+                stat.rsplit_once(')').unwrap().1.starts_with(" T")
+            });
+        }
     }
 
     /// Waits for its end; whether that was an orderly one.
