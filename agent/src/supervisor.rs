@@ -15,22 +15,20 @@
 //! supervisor left behind. Nothing else is kept: what it knew dies with it, and its processes too.
 
 mod launching;
+mod place;
 mod processes;
 mod socket;
 mod sweep;
 mod sys;
 mod trees;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use agent_core::supervisor::{Action, Identity, SpawnError};
 use agent_core::{Supervisor, supervisor};
-use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -41,15 +39,16 @@ use protocol::{BootMs, DurationMs, Rules, Token};
 use crate::chain::chain;
 use crate::clock::{self, BootTimer};
 use launching::Trash;
+use place::{Door, Place};
 pub(crate) use socket::LINE_BYTES_MAX;
 use socket::Line;
 use trees::Trees;
 
-/// Longest path a unix socket can have, its closing NUL not counted.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
-
 /// After a failed accept (no descriptors left) the next is tried this much later.
 const ACCEPT_PAUSE: DurationMs = DurationMs(200);
+
+/// How often it is looked whether agents can still find this supervisor.
+const LOOK_AT_PLACE: DurationMs = DurationMs(5_000);
 
 /// How long a stopping supervisor waits for the agent to take its last words.
 const LAST_WORDS_MS: u16 = 1_000;
@@ -76,9 +75,9 @@ pub enum Error {
     )]
     AlreadyRunning { directory: PathBuf },
     #[error(
-        "the socket's path `{path}` is longer than {SOCKET_PATH_BYTES_MAX} bytes: choose a directory with a shorter path"
+        "the socket's path `{path}` is longer than {longest} bytes: choose a directory with a shorter path"
     )]
-    SocketPath { path: PathBuf },
+    SocketPath { path: PathBuf, longest: usize },
     #[error("listening on `{path}`")]
     Listen { path: PathBuf, source: io::Error },
     #[error("asking the kernel for {what}")]
@@ -103,12 +102,8 @@ fn kernel(what: &'static str) -> impl Fn(nix::Error) -> Error {
 /// Takes over the process: blocks signals, reaps every child, becomes a subreaper. To be called
 /// on the main thread of a process that has started no other.
 pub fn run(options: Options) -> Result<(), Error> {
-    let directory = prepare(&options.directory)?;
-    let lock = lock(&directory)?;
-    let socket = socket_path(&directory);
-    if socket.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-        return Err(Error::SocketPath { path: socket });
-    }
+    let place = Place::take(&options.directory)?;
+    let directory = place.directory().to_owned();
     let signals = take_over_process()?;
     let proc = PathBuf::from("/proc");
     let mark = format!("MATINS_SUPERVISOR={}", directory.display());
@@ -125,54 +120,22 @@ pub fn run(options: Options) -> Result<(), Error> {
         "the supervisor is ready"
     );
     let timer = BootTimer::new().map_err(kernel("a timer"))?;
-    let listener = socket::listen(&socket).map_err(|source| Error::Listen {
-        path: socket.clone(),
-        source,
-    })?;
+    let door = place.open_door()?;
     let mut shell = Shell {
         core: Supervisor::new(identity, Rules::all()),
         trees: Trees::new(proc, mark.clone()),
         trash,
         mark,
-        directory,
+        place,
+        door,
+        look_at_place: Some(clock::now().boot + LOOK_AT_PLACE),
         signals,
         timer,
-        listener,
         accept_after: None,
         line: None,
         done: false,
     };
-    let result = shell.run();
-    drop(lock);
-    result
-}
-
-/// Makes the directory and answers with its one true name: marks in environments are compared
-/// letter by letter.
-fn prepare(path: &Path) -> Result<PathBuf, Error> {
-    let prepare = || {
-        DirBuilder::new().mode(0o700).recursive(true).create(path)?;
-        let directory = fs::canonicalize(path)?;
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
-        Ok(directory)
-    };
-    prepare().map_err(|source| Error::Directory {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-/// Held for as long as any process of this supervisor is between fork and exec, so that no
-/// successor can sweep before that one has shown whose it is.
-fn lock(directory: &Path) -> Result<Flock<File>, Error> {
-    let path = directory.join("lock");
-    let file = File::create(&path).map_err(|source| Error::Directory { path, source })?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::Error::EWOULDBLOCK => Error::AlreadyRunning {
-            directory: directory.to_owned(),
-        },
-        errno => kernel("a lock")(errno),
-    })
+    shell.run()
 }
 
 fn take_over_process() -> Result<SignalFd, Error> {
@@ -229,10 +192,12 @@ struct Shell {
     trees: Trees,
     trash: Trash,
     mark: String,
-    directory: PathBuf,
+    place: Place,
+    door: Door,
+    /// `None` where another supervisor has taken the place.
+    look_at_place: Option<BootMs>,
     signals: SignalFd,
     timer: BootTimer,
-    listener: UnixListener,
     accept_after: Option<BootMs>,
     line: Option<Line>,
     done: bool,
@@ -266,6 +231,7 @@ impl Shell {
             self.obey();
             self.flush();
             self.trash.remove_some();
+            self.look_at_place();
         }
         self.say_last_words();
         Ok(())
@@ -281,7 +247,8 @@ impl Shell {
             .core
             .poll_timeout()
             .into_iter()
-            .chain(self.accept_after);
+            .chain(self.accept_after)
+            .chain(self.look_at_place);
         self.timer.set(wake_at.min()).map_err(kernel("a timer"))?;
         let timeout = if self.trash.is_empty() {
             PollTimeout::NONE
@@ -301,7 +268,7 @@ impl Shell {
         let mut polled = vec![
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.timer.fd.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.listener.as_fd(), accepting),
+            PollFd::new(self.door.listener.as_fd(), accepting),
         ];
         if let Some(line) = &self.line {
             polled.push(PollFd::new(line.stream.as_fd(), wanted(line)));
@@ -333,6 +300,53 @@ impl Shell {
         Ok(told_to_stop)
     }
 
+    /// Sees to it, now and then, that agents find this supervisor where they look for it.
+    fn look_at_place(&mut self) {
+        let now = clock::now().boot;
+        if self.look_at_place.is_none_or(|at| at > now) {
+            return;
+        }
+        self.look_at_place = Some(now + LOOK_AT_PLACE);
+        if self.door.can_be_found() {
+            return;
+        }
+        match self.take_place_again() {
+            Ok(()) => {
+                tracing::warn!("the supervisor's directory or socket was gone and is made again");
+            }
+            Err(Error::AlreadyRunning { directory }) => {
+                tracing::error!(
+                    directory = %directory.display(),
+                    "another supervisor has taken the directory; this one stops"
+                );
+                self.look_at_place = None;
+                self.stop();
+            }
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(error, "no agent can find this supervisor");
+            }
+        }
+    }
+
+    /// Working directories are made as they are needed; those of before are gone, or stay.
+    fn take_place_again(&mut self) -> Result<(), Error> {
+        if self.place.is_held() {
+            // The socket alone is gone.
+            self.door = self.place.open_door()?;
+            return Ok(());
+        }
+        let place = Place::take(self.place.directory())?;
+        let door = place.open_door()?;
+        let trash = Trash::new(place.directory().join("trash"));
+        self.trash = trash.map_err(|source| Error::Directory {
+            path: place.directory().to_owned(),
+            source,
+        })?;
+        (self.place, self.door) = (place, door);
+        Ok(())
+    }
+
     fn stop(&mut self) {
         tracing::info!(running = self.core.alive(), "the supervisor is stopping");
         self.core.handle_stop(clock::now());
@@ -361,6 +375,7 @@ impl Shell {
     /// Takes the next agent that waits; whether there was one.
     fn accept(&mut self) -> bool {
         let accepted = self
+            .door
             .listener
             .accept()
             .and_then(|(stream, _)| Line::new(stream));
@@ -487,7 +502,7 @@ impl Shell {
 
     /// Where an attempt works: made for it, and removed after it.
     fn work_directory(&self, token: Token) -> PathBuf {
-        self.directory.join(format!("work/{}", token.0))
+        self.place.directory().join(format!("work/{}", token.0))
     }
 
     fn signal(&self, token: Token, signal: supervisor::Signal) {

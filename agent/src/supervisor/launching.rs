@@ -1,6 +1,6 @@
 //! From a launch to a process, and what is to be cleared away after it.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -67,12 +67,7 @@ pub(super) fn spawn(launch: &Launch, directory: &Path, mark: &str) -> Result<i32
         path: PathBuf::from(&launch.output),
         source,
     };
-    let stdout = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o640)
-        .open(&launch.output)
-        .map_err(output)?;
+    let stdout = open_output(Path::new(&launch.output)).map_err(output)?;
     let stderr = stdout.try_clone().map_err(output)?;
     let mut command = Command::new(program);
     command
@@ -96,6 +91,27 @@ pub(super) fn spawn(launch: &Launch, directory: &Path, mark: &str) -> Result<i32
     })?;
     // Dropping the handle neither kills nor reaps; the supervisor reaps every child itself.
     Ok(child.id().cast_signed())
+}
+
+/// Its directory is the agent's, which makes it when it starts; it may have been deleted since.
+fn open_output(path: &Path) -> io::Result<File> {
+    let open = || {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .open(path)
+    };
+    match (open(), path.parent()) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new()
+                .mode(0o750)
+                .recursive(true)
+                .create(parent)?;
+            open()
+        }
+        (opened, _) => opened,
+    }
 }
 
 fn make_fresh(directory: &Path) -> io::Result<()> {

@@ -424,3 +424,47 @@ fn no_end_is_overlooked_in_a_crowd_of_others() {
         }
     }
 }
+
+#[test]
+fn an_output_directory_that_was_deleted_is_made_again() {
+    let home = Home::new();
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    fs::remove_dir(home.path().join("output")).unwrap();
+    agent.send(&launch_shell(&home, 1, "echo here"));
+    let end = agent.ended(1);
+    assert_eq!(end.exit, Some(Exit::Code(0)), "{:?}", end.spawn_error);
+    assert_eq!(home.output_of(1), "here\n");
+}
+
+#[test]
+fn a_directory_that_was_deleted_is_made_again_and_nothing_running_is_lost() {
+    let home = Home::new();
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    agent.send(&launch_shell(&home, 1, "sleep 1000"));
+    agent.launched(1);
+    fs::remove_file(home.directory().join("socket")).unwrap();
+    let _agent = home.connect();
+    fs::remove_dir_all(home.directory()).unwrap();
+    // An agent that was started again meanwhile has nothing but the socket's path.
+    let (mut agent, table) = home.connect_for_table();
+    let known: Vec<Token> = table.attempts.iter().map(|a| a.token).collect();
+    assert_eq!(known, [Token(1)]);
+    agent.send(&launch_shell(&home, 2, "true"));
+    agent.launched(2);
+    assert_eq!(agent.ended(2).exit, Some(Exit::Code(0)));
+    let second = home.start();
+    assert!(!second.wait(), "the lock must be held again");
+}
+
+#[test]
+fn a_supervisor_whose_directory_another_has_taken_stops() {
+    let home = Home::new();
+    let first = home.start();
+    home.connect();
+    fs::rename(home.directory(), home.path().join("moved")).unwrap();
+    let _second = home.start();
+    home.connect();
+    assert!(first.wait(), "an orderly end");
+}
