@@ -41,6 +41,10 @@ use session::{Beats, Finished};
 /// Ended attempts whose receipts wait, together with the living, must fit the attach's frame.
 const HELD_MAX: usize = 2 * SLOTS_MAX as usize;
 
+/// How long an agent stays attached without its supervisor, which is back within a second where
+/// it was only restarted: as long as a silent host counts as there.
+const SUPERVISOR_AWAY_MAX: DurationMs = lease::QUIET_HOST;
+
 /// How long a refused agent waits before it attaches again. A refusal is for a person to mend.
 const REFUSED_PAUSE: DurationMs = DurationMs(30_000);
 
@@ -95,6 +99,8 @@ pub enum DisconnectReason {
     Superseded,
     #[error("the supervisor was replaced, so the attach no longer tells the truth")]
     SupervisorReplaced,
+    #[error("the supervisor has been away for too long to speak for its attempts")]
+    SupervisorAway,
     #[error("the coordinator has been silent for three beats")]
     Silent,
     #[error("the coordinator refused the attach: {0}")]
@@ -117,6 +123,8 @@ pub struct Agent {
     config: Config,
     rules: Rules,
     supervisor: Option<Supervisor>,
+    /// Since when the supervisor that was there is not.
+    supervisor_away_since: Option<BootMs>,
     /// Incarnation of the supervisor that the mirror below was built from.
     mirrored: Option<Incarnation>,
     attempts: BTreeMap<Token, Attempt>,
@@ -188,6 +196,7 @@ impl Agent {
             config,
             rules,
             supervisor: None,
+            supervisor_away_since: None,
             mirrored: None,
             attempts: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -211,14 +220,20 @@ impl Agent {
     pub fn poll_timeout(&self) -> Option<BootMs> {
         let lease = (self.earliest_deadline != BootMs(i64::MAX)).then_some(self.earliest_deadline);
         let connection = self.current.as_ref().and_then(|c| {
-            let silent = c.heard + lease::QUIET_HOST;
+            let given_up = (c.heard + lease::QUIET_HOST).min(self.supervisor_given_up_at());
             match &c.link {
                 Link::AwaitsTable => None,
-                Link::Attaching { .. } => Some(silent),
-                Link::Attached { beats, .. } => Some(silent.min(beats.next_at())),
+                Link::Attaching { .. } => Some(given_up),
+                Link::Attached { beats, .. } => Some(given_up.min(beats.next_at())),
             }
         });
         lease.into_iter().chain(connection).min()
+    }
+
+    /// When a supervisor that is away is no longer waited for; never, where it is there.
+    fn supervisor_given_up_at(&self) -> BootMs {
+        self.supervisor_away_since
+            .map_or(BootMs(i64::MAX), |since| since + SUPERVISOR_AWAY_MAX)
     }
 
     /// Whether there is a connection to attach on or to work with.
@@ -260,6 +275,7 @@ impl Agent {
             boot_id: table.boot_id.clone(),
             swept: table.swept,
         });
+        self.supervisor_away_since = None;
         self.mirrored = Some(table.incarnation);
         self.mirror(table, same, now);
         match self.current.as_ref().map(|c| (c.id, &c.link)) {
@@ -270,11 +286,14 @@ impl Agent {
         self.enforce_deadlines(now.boot);
     }
 
-    /// The connection to the supervisor is gone. Its processes may live, so their tokens are
-    /// still listed and their deadlines stand.
+    /// The connection to the supervisor is gone. Its processes may live, so for a moment their
+    /// tokens are still listed; a supervisor that stays away ends the session, because nobody can
+    /// vouch for what it holds. Its leases then run out, and the shards go elsewhere.
     pub fn handle_supervisor_down(&mut self, now: Now) {
         self.enforce_deadlines(now.boot);
-        self.supervisor = None;
+        if self.supervisor.take().is_some() {
+            self.supervisor_away_since = Some(now.boot);
+        }
     }
 
     pub fn handle_supervisor(&mut self, event: Event, now: Now) {

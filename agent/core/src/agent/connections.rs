@@ -35,12 +35,17 @@ impl Agent {
 
     pub fn handle_tick(&mut self, now: Now) {
         self.kill_overdue(now.boot);
+        let supervisor_given_up = self.supervisor_given_up_at() <= now.boot;
         let Some(current) = &mut self.current else {
             return;
         };
         let silent = current.heard + lease::QUIET_HOST <= now.boot;
         match &mut current.link {
             Link::AwaitsTable => {}
+            _ if supervisor_given_up => {
+                let id = current.id;
+                self.disconnect(id, DisconnectReason::SupervisorAway);
+            }
             _ if silent => {
                 let id = current.id;
                 self.disconnect(id, DisconnectReason::Silent);

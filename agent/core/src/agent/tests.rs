@@ -740,6 +740,38 @@ fn silence_of_three_beats_ends_a_connection() {
 }
 
 #[test]
+fn a_supervisor_that_stays_away_ends_the_session_and_nobody_vouches_for_its_attempts() {
+    for (away, ends) in [(QUIET_HOST.0 - 1, false), (QUIET_HOST.0, true)] {
+        let mut host = Host::running(Rules::all());
+        host.agent.handle_supervisor_down(host.now());
+        assert!(host.agent.poll_timeout() <= Some(BootMs(host.boot) + QUIET_HOST));
+        while host.boot < 1_000_000 + away {
+            host.pass(HEARTBEAT.0.min(1_000_000 + away - host.boot));
+            host.says(ack(0, &[10]));
+            host.agent.handle_tick(host.now());
+        }
+        let ended = host.actions().iter().any(|action| {
+            matches!(action, Action::Disconnect { reason, .. }
+                if *reason == DisconnectReason::SupervisorAway)
+        });
+        assert_eq!(ended, ends, "away for {away} ms");
+    }
+
+    // A new connection waits for the supervisor before it attaches.
+    let mut host = Host::running(Rules::all());
+    host.agent.handle_supervisor_down(host.now());
+    host.pass(QUIET_HOST.0);
+    host.agent.handle_tick(host.now());
+    host.agent.handle_connected(SECOND, host.now());
+    host.pass(QUIET_HOST.0);
+    host.agent.handle_tick(host.now());
+    assert!(attaches(host.actions()).is_empty());
+    host.agent
+        .handle_supervisor_up(table(1, vec![held(10, host.boot + 1_000)]), host.now());
+    assert_eq!(attaches(host.actions()), [vec![10]]);
+}
+
+#[test]
 fn a_refused_attach_is_not_hurried() {
     let mut host = Host::new(Rules::all());
     host.agent
