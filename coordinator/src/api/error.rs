@@ -130,6 +130,13 @@ impl ApiError {
         ApiError { status, body }
     }
 
+    /// What was asked has been done; only what was to be told of it besides could not be found out.
+    pub(crate) fn after_all(mut self, done: &str, remedy: impl Into<String>) -> ApiError {
+        self.body.why = format!("{done}, but more cannot be told: {}", self.body.why);
+        self.body.remedy = remedy.into();
+        self
+    }
+
     /// What the scheduler answered to a request, or that it did not.
     pub(crate) fn asking(what: impl Into<String>, error: &AskError) -> ApiError {
         let why = error.to_string();
@@ -229,5 +236,20 @@ impl Kind {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         (self.status, Json(self.body)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_not_denied_for_want_of_a_word_more() {
+        let error = ApiError::asking("putting job t/a", &AskError::Silent);
+        assert!(error.body.remedy.contains("nothing was changed"));
+        let error = error.after_all("it was put as version 3", "look at the job");
+        let ErrorBody { why, remedy, .. } = error.body;
+        assert!(why.starts_with("it was put as version 3, but"), "{why}");
+        assert_eq!(remedy, "look at the job");
     }
 }

@@ -68,7 +68,12 @@ pub(super) async fn put(
     else {
         return Err(out_of_place(&what, &done));
     };
-    let fires = next_fires(&api, &what, vec![job_id]).await?;
+    let fires = next_fires(&api, &what, vec![job_id])
+        .await
+        .map_err(|error| {
+            let done = format!("version {version} is in force");
+            error.after_all(&done, format!("look at it: `matins describe {name}`"))
+        })?;
     Ok(Json(PutJobAnswer {
         job: name,
         id: job_id,

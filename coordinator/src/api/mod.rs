@@ -68,23 +68,23 @@ pub(crate) async fn serve(
 }
 
 fn router(api: Api) -> Router {
-    let jobs = Router::new().route("/", get(jobs::list)).route(
-        "/{namespace}/{name}",
-        get(jobs::show).put(jobs::put).delete(jobs::delete),
-    );
-    let jobs = jobs.route("/{namespace}/{name}/runs", post(jobs::run));
-    let runs = Router::new()
-        .route("/", get(runs::list))
-        .route("/by-fire-time", get(runs::by_fire_time))
-        .route("/{id}", get(runs::show))
-        .route("/{id}/rerun", post(runs::rerun))
-        .route("/{id}/cancel", post(runs::cancel))
-        .route("/{id}/confirm", post(runs::confirm))
-        .route("/{id}/shards/{shard}/log", get(output::log));
+    // Not nested: below a nested router a request no longer knows its whole path, by which
+    // answers name it.
     Router::new()
         .route(HEALTH, get(fleet::health))
-        .nest("/api/v1/jobs", jobs)
-        .nest("/api/v1/runs", runs)
+        .route("/api/v1/jobs", get(jobs::list))
+        .route(
+            "/api/v1/jobs/{namespace}/{name}",
+            get(jobs::show).put(jobs::put).delete(jobs::delete),
+        )
+        .route("/api/v1/jobs/{namespace}/{name}/runs", post(jobs::run))
+        .route("/api/v1/runs", get(runs::list))
+        .route("/api/v1/runs/by-fire-time", get(runs::by_fire_time))
+        .route("/api/v1/runs/{id}", get(runs::show))
+        .route("/api/v1/runs/{id}/rerun", post(runs::rerun))
+        .route("/api/v1/runs/{id}/cancel", post(runs::cancel))
+        .route("/api/v1/runs/{id}/confirm", post(runs::confirm))
+        .route("/api/v1/runs/{id}/shards/{shard}/log", get(output::log))
         .route("/api/v1/agents", get(fleet::agents))
         .route("/api/v1/alerts", get(fleet::alerts))
         .route("/api/v1/status", get(fleet::status))

@@ -154,7 +154,13 @@ pub(super) async fn cancel(
     };
     match api.carry_out(&what, request).await? {
         Done::Cancelled { .. } => {
-            let run = detail(&api, &what, run_id).await?.run;
+            let detail = detail(&api, &what, run_id).await.map_err(|error| {
+                error.after_all(
+                    "it is being cancelled",
+                    format!("look at it: `matins describe {run_id}`"),
+                )
+            })?;
+            let run = detail.run;
             Ok(Json(RunAnswer {
                 run: run_id,
                 state: run.state,

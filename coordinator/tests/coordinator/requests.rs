@@ -356,6 +356,24 @@ fn what_cannot_be_understood_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_request_that_cannot_be_understood_is_named_as_it_was_sent() {
+    let house = House::new();
+    let coordinator = house.start();
+    let bearer = format!("Bearer {}", coordinator.token);
+    for (method, path, query) in [
+        ("GET", "/api/v1/runs/12", ""),
+        ("GET", "/api/v1/runs", "?limit=x"),
+        ("PUT", "/api/v1/jobs/t/a", ""),
+        ("GET", "/api/v1/alerts", "?limit=x"),
+    ] {
+        let body = (method == "PUT").then(|| "{".to_owned());
+        let answer = coordinator.call_raw(method, &format!("{path}{query}"), Some(&bearer), body);
+        assert_eq!(answer.body["what"], format!("{method} {path}"));
+        answer.refused(400, "invalid");
+    }
+}
+
+#[test]
 fn a_body_has_a_largest_size() {
     let house = House::new();
     let coordinator = house.start();
