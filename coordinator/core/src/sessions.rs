@@ -537,7 +537,7 @@ impl Core {
     fn quarantine(&mut self, name: &AgentName, now: Now) {
         let reason = format!(
             "two processes speak as {name}: a cloned disk, or a certificate used twice; \
-             issue each host its own certificate"
+             issue each host a certificate of its own, under a name not used before"
         );
         let agent_id = self.set.agents.values().find(|agent| agent.name == *name);
         if let Some(agent_id) = agent_id.map(|agent| agent.agent_id) {

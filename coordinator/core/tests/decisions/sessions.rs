@@ -118,10 +118,13 @@ fn any_other_answer_quarantines_both_for_good() {
         assert_eq!(bench.heard(old.conn), []);
         let again = challenge(&mut bench, "h1");
         assert!(is_refusal(&bench.heard(again)[0]));
-        assert_eq!(
-            bench.logged(|c| matches!(c, Command::Quarantine(_)).then_some(())),
-            [()]
-        );
+        let reasons = bench.logged(|c| match c {
+            Command::Quarantine(quarantine) => Some(quarantine.reason.clone()),
+            _ => None,
+        });
+        assert_eq!(reasons.len(), 1);
+        // A new certificate of the same name would be refused like the old one.
+        assert!(reasons[0].contains("a name not used before"), "{reasons:?}");
     }
 }
 
