@@ -1,5 +1,6 @@
 //! Where the skeleton stands, in figures: run by `make bench`, quoted in docs/BENCHMARKS.md.
 //! Each figure is the median of several rounds.
+#![allow(clippy::print_stdout)] // figures are its output
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -81,11 +81,6 @@ impl ClockGate {
             _ => Verdict::Trusted,
         }
     }
-
-    /// When the gate opens again, if it is shut.
-    pub fn opens_at(&self, now: Now) -> Option<BootMs> {
-        self.held_until.filter(|&until| now.boot < until)
-    }
 }
 
 #[cfg(test)]

@@ -351,7 +351,9 @@ impl Core {
     }
 
     fn land(&mut self, flight: Flight, result: Result<Done, Refusal>, now: Now) {
-        if matches!(result, Err(Refusal::StaleEpoch { .. })) {
+        // A reign that the ledger does not let begin is none.
+        let refused_reign = matches!(flight, Flight::BecomeActive) && result.is_err();
+        if refused_reign || matches!(result, Err(Refusal::StaleEpoch { .. })) {
             self.effect(Effect::StepDown);
             self.reign = Reign::Deposed;
             self.proposals.clear();

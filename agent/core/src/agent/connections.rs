@@ -116,8 +116,9 @@ impl Agent {
         }
         if self.current.as_ref().is_some_and(|c| c.id == connection) {
             self.current = None;
-            // Nothing newer will be given a nonce now, so whoever asked gets the last one.
-            self.answer_deferred_nonce();
+            // Whoever asked for its nonce is not answered: an older one would read as a clone's,
+            // and silence only means that this connection is gone.
+            self.nonce_asked_by = None;
         }
     }
 

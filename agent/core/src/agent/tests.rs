@@ -825,6 +825,15 @@ fn the_nonce_just_given_is_repeated_on_the_old_connection() {
             }]
         );
     }
+    // The new connection breaks before its nonce has come: an older one would read as a clone's.
+    let mut host = Host::attached(Rules::all());
+    host.says(nonce_given(1));
+    host.agent.handle_connected(SECOND, host.now());
+    host.says(CoordinatorBody::NonceQuery);
+    host.actions();
+    host.agent.handle_disconnected(SECOND, host.now());
+    assert_eq!(host.actions(), []);
+
     // Asked because another process attaches as this one: there is no newer nonce to wait for.
     let mut host = Host::attached(Rules::all());
     host.says(nonce_given(3));
