@@ -50,6 +50,8 @@ pub struct Leader {
     pub may_commit: bool,
     pub has_quorum: bool,
     rounds_waiting: Vec<u64>,
+    /// What others committed while it was cut off.
+    pub(super) missed: Vec<Vec<(ProposalId, Outcome)>>,
 }
 
 impl Leader {
@@ -63,7 +65,7 @@ impl Leader {
 
     /// Whether it has not yet heard of everything that was committed.
     pub fn lags(&self) -> bool {
-        !self.inbox.is_empty()
+        !self.inbox.is_empty() || !self.missed.is_empty()
     }
 }
 
@@ -132,6 +134,7 @@ impl World {
                 may_commit: true,
                 has_quorum: true,
                 rounds_waiting: Vec::new(),
+                missed: Vec::new(),
             },
         );
         self.front = generation;
@@ -239,18 +242,28 @@ impl World {
         }
     }
 
-    /// Lets the quorum answer again, or no more.
+    /// Cuts a leader off from its voters, so that neither a round nor a batch gets through, or
+    /// lets it reach them again.
     pub fn set_quorum(&mut self, generation: u64, has_quorum: bool) {
         let Some(leader) = self.leaders.get_mut(&generation) else {
             return;
         };
         leader.has_quorum = has_quorum;
-        if has_quorum {
-            for round in std::mem::take(&mut leader.rounds_waiting) {
-                self.after(2, Event::Quorum(generation, round));
-            }
-        } else {
-            self.quorum_withheld_at = self.now;
+        leader.may_commit = has_quorum;
+        self.quorum_withheld_at = self.now;
+        if !has_quorum {
+            return;
+        }
+        let waits = !leader.batch.is_empty();
+        let missed = std::mem::take(&mut leader.missed);
+        for round in std::mem::take(&mut leader.rounds_waiting) {
+            self.after(2, Event::Quorum(generation, round));
+        }
+        if waits {
+            self.after(2, Event::BatchIsDurable(generation));
+        }
+        for outcomes in missed {
+            self.feed(generation, Input::Outcomes(outcomes));
         }
     }
 
@@ -314,7 +327,7 @@ impl World {
         let Some(leader) = self.leaders.get_mut(&generation) else {
             return;
         };
-        if !leader.may_commit {
+        if !leader.may_commit || leader.batch.is_empty() {
             return;
         }
         let batch = std::mem::take(&mut leader.batch);

@@ -64,19 +64,23 @@ impl World {
         self.publish(u64::MAX, &outcomes);
     }
 
-    /// Every process that follows the log learns what another's commands have changed.
+    /// Every process learns what another's commands have changed; one that is cut off, later.
     pub(super) fn publish(&mut self, proposer: u64, outcomes: &[(ProposalId, Outcome)]) {
         let others: Vec<u64> = self
             .leaders
-            .iter()
-            .filter(|(generation, leader)| **generation != proposer && leader.may_commit)
-            .map(|(&generation, _)| generation)
+            .keys()
+            .copied()
+            .filter(|&generation| generation != proposer)
             .collect();
         for other in others {
             let outcomes = outcomes
                 .iter()
                 .map(|(_, outcome)| (NOBODYS, outcome.clone()));
-            self.feed(other, Input::Outcomes(outcomes.collect()));
+            let outcomes: Vec<_> = outcomes.collect();
+            match self.leaders.get_mut(&other) {
+                Some(leader) if !leader.may_commit => leader.missed.push(outcomes),
+                _ => self.feed(other, Input::Outcomes(outcomes)),
+            }
         }
     }
 
