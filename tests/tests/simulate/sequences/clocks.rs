@@ -17,6 +17,8 @@ sequences! {
     jump_over_minute breaks without InstantsFromWatermark;
     dst_gap breaks without InstantsFromWatermark;
     dst_fold breaks without InstantsFromWatermark;
+    dst_fold_of_half_an_hour breaks without InstantsFromWatermark;
+    dst_fold_of_ramadan breaks without InstantsFromWatermark;
 }
 
 const HOUR: i64 = 60 * MINUTE;
@@ -178,8 +180,7 @@ fn dst_gap(world: &mut World) -> Held {
     )
 }
 
-/// New York, 7 November 2027: 02:00 becomes 01:00 at 06:00Z. Lord Howe turns back half an hour
-/// on 4 April 2027 at 15:00Z of the day before; that is tried in `jobs` alone.
+/// New York, 7 November 2027: 02:00 becomes 01:00 at 06:00Z.
 fn dst_fold(world: &mut World) -> Held {
     change_of_clock(
         world,
@@ -203,6 +204,58 @@ fn dst_fold(world: &mut World) -> Held {
                     "2027-11-07T07:00:00Z",
                     "2027-11-07T07:30:00Z",
                 ],
+            ),
+        ],
+    )
+}
+
+/// Lord Howe, 4 April 2027: 02:00 becomes 01:30 at 15:00Z of the day before.
+fn dst_fold_of_half_an_hour(world: &mut World) -> Held {
+    change_of_clock(
+        world,
+        "2027-04-03T14:20:00Z",
+        "2027-04-03T14:45:00Z",
+        &[
+            (
+                "half/fixed",
+                "45 1 * * *",
+                "Australia/Lord_Howe",
+                &["2027-04-03T14:45:00Z"],
+            ),
+            (
+                "half/interval",
+                "*/30 * * * *",
+                "Australia/Lord_Howe",
+                &[
+                    "2027-04-03T14:30:00Z",
+                    "2027-04-03T15:00:00Z",
+                    "2027-04-03T15:30:00Z",
+                    "2027-04-03T16:00:00Z",
+                    "2027-04-03T16:30:00Z",
+                ],
+            ),
+        ],
+    )
+}
+
+/// Casablanca goes back for the month of fasting: 7 February 2027, 03:00 becomes 02:00 at 02:00Z.
+fn dst_fold_of_ramadan(world: &mut World) -> Held {
+    change_of_clock(
+        world,
+        "2027-02-07T01:10:00Z",
+        "2027-02-07T01:30:00Z",
+        &[
+            (
+                "fast/fixed",
+                "30 2 * * *",
+                "Africa/Casablanca",
+                &["2027-02-07T01:30:00Z"],
+            ),
+            (
+                "fast/interval",
+                "0 * * * *",
+                "Africa/Casablanca",
+                &["2027-02-07T02:00:00Z", "2027-02-07T03:00:00Z"],
             ),
         ],
     )
