@@ -4,6 +4,7 @@
 //! `docs/house.dot` is written from the metadata by `make house`, which also draws it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
@@ -212,7 +213,11 @@ fn draw() -> String {
         let pure = PURE.contains(&name.as_str());
         let style = if pure { "rounded,filled" } else { "filled" };
         let fill = if pure { "#e8f1e4" } else { "#f3ead9" };
-        dot += &format!("  \"{name}\" [shape=box, style=\"{style}\", fillcolor=\"{fill}\"];\n");
+        writeln!(
+            dot,
+            r#"  "{name}" [shape=box, style="{style}", fillcolor="{fill}"];"#
+        )
+        .expect("text takes text");
     }
     for (name, direct) in &below {
         for dependency in direct {
@@ -220,7 +225,7 @@ fn draw() -> String {
                 .iter()
                 .any(|other| other != dependency && reaches(&below, other, dependency));
             if !implied {
-                dot += &format!("  \"{dependency}\" -> \"{name}\";\n");
+                writeln!(dot, r#"  "{dependency}" -> "{name}";"#).expect("text takes text");
             }
         }
     }

@@ -7,12 +7,12 @@ use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
-    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token,
+    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token, WallMs,
 };
 
 use crate::acks::Acks;
 use crate::catalogue::Catalogue;
-use crate::clock::{ClockGate, Verdict};
+use crate::clock::{self, ClockGate, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
 use crate::grants::Grants;
@@ -232,7 +232,9 @@ impl Core {
 
     /// Called at the start of every input: notes both clocks, and whether this leader stalled.
     pub(crate) fn observe(&mut self, now: Now) {
-        self.gate.observe(now);
+        if self.gate.observe(now).is_some() {
+            self.tell_of_clock_behind(now);
+        }
         let silence = now.boot - self.last_seen;
         self.last_seen = now.boot;
         // Timers that fire late were set by somebody who was not there to hear the heartbeats.
@@ -384,6 +386,7 @@ impl Core {
         self.reign = Reign::Leading(epoch);
         self.expiry.begin_reign(now.boot);
         self.tell_of_unreadable_jobs(now);
+        self.tell_of_clock_behind(now);
         self.attach_those_who_wait(now);
     }
 
@@ -409,6 +412,28 @@ impl Core {
                 now,
             );
         }
+    }
+
+    /// A clock that was ahead for longer than the gate doubts it has settled what is still to come.
+    /// No instant runs twice for that, but once the clock is right nothing fires until it has
+    /// caught up, and a person should not have to find out by themselves.
+    fn tell_of_clock_behind(&mut self, now: Now) {
+        let limit = now.wall + clock::STEP;
+        let ahead = self.set.jobs.values().map(|job| job.fired_through);
+        let ahead: Vec<WallMs> = ahead.filter(|&through| through > limit).collect();
+        let Some(&until) = ahead.iter().max() else {
+            return;
+        };
+        let text = format!(
+            "the clock shows {}, but {} jobs are settled beyond it, until {until} at the furthest: \
+             it was ahead before, or is behind now; they do not fire until then, \
+             but `matins run` does",
+            now.wall.whole_second(),
+            ahead.len(),
+        );
+        let kind = AlertKind::ClockBehind;
+        let job_id = None;
+        self.alert(RaiseAlert { kind, job_id, text }, now);
     }
 
     pub(crate) fn alert(&mut self, alert: RaiseAlert, now: Now) {

@@ -136,6 +136,7 @@ coded!(AlertKind:
     NeedsConfirmation = 5,
     DuplicateAgent = 6,
     FireRefused = 7,
+    ClockBehind = 8,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

@@ -110,5 +110,5 @@ impl Context<'_> {
 }
 
 pub(crate) fn waits_for(behind: RunId) -> String {
-    format!("overlap: {behind} is live")
+    format!("overlap: in line behind {behind}")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ledger::RunState;
-use ledger::command::Command;
+use ledger::command::{AlertKind, Command};
 use protocol::{DurationMs, JobId};
 
 use crate::bench::Bench;
@@ -124,4 +124,25 @@ fn a_job_that_cannot_be_read_stands_still_loudly_and_alone() {
         .map(|run| run.state)
         .collect();
     assert_eq!(of_a, [RunState::Ready]);
+}
+
+#[test]
+fn a_clock_that_was_ahead_and_is_set_back_is_told_of() {
+    let mut bench = Bench::new();
+    bench.job("t/a", EVERY_10S);
+    let told = |bench: &Bench| {
+        bench.logged(|command| match command {
+            Command::RaiseAlert(alert) if alert.kind == AlertKind::ClockBehind => Some(()),
+            _ => None,
+        })
+    };
+    let two_hours = DurationMs(2 * 3_600_000);
+    bench.now.wall = bench.now.wall + two_hours;
+    bench.pass(180_000);
+    assert_eq!(told(&bench), [], "ahead, and believed after a minute");
+    bench.now.wall = bench.now.wall - two_hours;
+    bench.pass(1_000);
+    assert_eq!(told(&bench), [()]);
+    bench.succeed();
+    assert_eq!(told(&bench), [(), ()], "and again by whoever leads next");
 }

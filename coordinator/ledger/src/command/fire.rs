@@ -237,7 +237,7 @@ mod tests {
             } else {
                 assert_eq!(
                     bed.run(RunId(3)).reason.as_deref(),
-                    Some("overlap: run-1 is live")
+                    Some("overlap: in line behind run-1")
                 );
             }
         }

@@ -17,6 +17,8 @@ pub struct RaiseAlert {
 pub enum AlertKind {
     /// A job's row cannot be read; it does not fire.
     UnreadableJob,
+    /// Schedules are settled beyond what the clock shows: nothing of them fires until it gets there.
+    ClockBehind,
     /// The ledger does not take a job's fire; it does not fire.
     FireRefused,
     /// The leader changed several times and an agent with leases has not been heard of since.
@@ -44,6 +46,7 @@ impl AlertKind {
             AlertKind::NeedsConfirmation => "needs_confirmation",
             AlertKind::DuplicateAgent => "duplicate_agent",
             AlertKind::FireRefused => "fire_refused",
+            AlertKind::ClockBehind => "clock_behind",
         }
     }
 }

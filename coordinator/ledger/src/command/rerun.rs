@@ -358,7 +358,7 @@ mod tests {
         bed.ok(whole(skipped));
         let run = bed.run(skipped);
         assert_eq!((run.state, run.fence), (RunState::Waiting, None));
-        assert_eq!(run.reason.as_deref(), Some("overlap: run-1 is live"));
+        assert_eq!(run.reason.as_deref(), Some("overlap: in line behind run-1"));
         bed.carry_out(first, agent);
         bed.ok(Admit { run_id: skipped });
         bed.carry_out(skipped, agent);
