@@ -17,14 +17,7 @@ pub struct Grant {
 
 impl Grant {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let mut run = context.run(self.run_id)?;
-        if !run.row.state.is_live() {
-            return Err(run.wrong_state("ready or running"));
-        }
-        let mut shard = context.shard(self.run_id, self.shard)?;
-        if !matches!(shard.row.state, ShardState::Pending { .. }) {
-            return Err(shard.wrong_state("pending"));
-        }
+        let (mut run, mut shard) = context.placeable(self.run_id, self.shard)?;
         let agent = context.agent_of_live_session(self.session)?;
 
         let token = Token(context.meta.mint_position());

@@ -16,14 +16,7 @@ pub struct Unplaceable {
 
 impl Unplaceable {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let mut run = context.run(self.run_id)?;
-        if !run.row.state.is_live() {
-            return Err(run.wrong_state("ready or running"));
-        }
-        let mut shard = context.shard(self.run_id, self.shard)?;
-        if !matches!(shard.row.state, ShardState::Pending { .. }) {
-            return Err(shard.wrong_state("pending"));
-        }
+        let (mut run, mut shard) = context.placeable(self.run_id, self.shard)?;
         let report = format!("no host could take it: {}", clip(&self.report));
         let to = ShardState::NeedsConfirmation;
         context.move_shard(&mut run, &mut shard, to, Some(report.clone()))?;

@@ -135,6 +135,19 @@ impl Context<'_> {
             .ok_or_else(|| Refusal::NoSuchShard { run: run_id, shard }.into())
     }
 
+    /// A pending shard of a live run: what a host may be given, or what none could take.
+    pub(crate) fn placeable(&self, run_id: RunId, shard: u32) -> Result<(Run, Shard), Stop> {
+        let run = self.run(run_id)?;
+        if !run.row.state.is_live() {
+            return Err(run.wrong_state("ready or running"));
+        }
+        let shard = self.shard(run_id, shard)?;
+        if !matches!(shard.row.state, ShardState::Pending { .. }) {
+            return Err(shard.wrong_state("pending"));
+        }
+        Ok((run, shard))
+    }
+
     pub(crate) fn shards(&self, run_id: RunId) -> Result<Vec<Shard>, Stop> {
         Ok(list_shards(self.conn, run_id)?)
     }
