@@ -19,7 +19,7 @@
 //! | [`dispatch`] | which host gets a shard, and why none does |
 //! | `firing` | when a job fires, and that it stands still |
 //! | `grants` | what is granted, given up, and told |
-//! | `sessions` | who is attached, and on which connection |
+//! | `sessions` | who is attached, on which connection, and that it is one process |
 //! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
 //! | `requests` | what people ask for |
