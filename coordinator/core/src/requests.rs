@@ -172,7 +172,7 @@ impl Core {
                 instant,
                 by,
                 reason,
-            } => Command::ManualRun(self.manual_run(&job, instant, by, reason)?),
+            } => Command::ManualRun(self.manual_run(&job, instant, by, reason, now)?),
             Request::Rerun {
                 run_id,
                 scope,
@@ -237,6 +237,7 @@ impl Core {
         instant: Option<WallMs>,
         by: String,
         reason: String,
+        now: Now,
     ) -> Result<ManualRun, RequestError> {
         let row = self.job(job)?;
         let owed = self
@@ -258,8 +259,10 @@ impl Core {
                 }
             }
         };
-        // A person waits for it: it starts when it can, however late.
-        let start_deadline = None;
+        // Where no host takes it, or another run stands before it, its person hears of it as they
+        // would of a fire of the schedule: it must not stand in the schedule's way for ever.
+        let deadline = trigger::start_deadline(owed.manifest, owed.anchor, now.wall);
+        let start_deadline = Some(deadline);
         let job_id = row.job_id;
         Ok(ManualRun {
             job_id,

@@ -86,7 +86,8 @@ impl Context<'_> {
         }
         for mut shard in shards {
             if matches!(shard.row.state, ShardState::Pending { .. }) {
-                self.move_shard(run, &mut shard, state, None)?;
+                let why = shard.row.reason.clone();
+                self.move_shard(run, &mut shard, state, why)?;
             }
         }
         Ok(())

@@ -219,6 +219,17 @@ fn a_shard_that_nobody_takes_goes_to_a_person_with_the_reason() {
 }
 
 #[test]
+fn a_run_at_a_persons_wish_that_finds_no_host_does_not_stand_in_the_way_for_ever() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "start_deadline: 4s");
+    let run = bench.run("t/a");
+    bench.pass(3_900);
+    assert_eq!(bench.state(run), RunState::Ready);
+    bench.pass(200);
+    assert_eq!(bench.state(run), RunState::NeedsConfirmation);
+}
+
+#[test]
 fn a_run_whose_manifest_cannot_be_read_is_given_to_nobody() {
     let mut bench = Bench::new();
     bench.job("t/a", "");

@@ -51,8 +51,8 @@ impl Confirm {
         let shards = self.chosen(context, &run)?;
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         match self.verdict {
-            Verdict::Succeeded => succeed(context, &mut run, shards, by)?,
-            Verdict::Retry => self.retry(context, &mut run, shards)?,
+            Verdict::Succeeded => succeed(context, &mut run, shards, by, reason)?,
+            Verdict::Retry => self.retry(context, &mut run, shards, by, reason)?,
             Verdict::Failed => {
                 run.row.state = RunState::Failed;
                 run.row.reason = Some(format!("given up by {by}: {reason}"));
@@ -96,11 +96,14 @@ impl Confirm {
         context: &mut Context<'_>,
         run: &mut Run,
         shards: Vec<Shard>,
+        by: &str,
+        reason: &str,
     ) -> Result<(), Stop> {
         for mut shard in shards {
             shard.restore_retries();
             let state = pending_at(context.at);
-            context.move_shard(run, &mut shard, state, None)?;
+            let why = Some(format!("once more, says {by}: {reason}"));
+            context.move_shard(run, &mut shard, state, why)?;
         }
         if run.row.state == RunState::NeedsConfirmation {
             // Counted from an admission long past, it would pass at once.
@@ -119,9 +122,10 @@ fn succeed(
     run: &mut Run,
     shards: Vec<Shard>,
     by: &str,
+    reason: &str,
 ) -> Result<(), Stop> {
     for mut shard in shards {
-        let why = Some(format!("confirmed by {by}"));
+        let why = Some(format!("confirmed by {by}: {reason}"));
         context.move_shard(run, &mut shard, ShardState::Succeeded, why)?;
     }
     context.roll_up(run)
@@ -175,6 +179,10 @@ mod tests {
             bed.view("SELECT action, run, reason FROM audit_view WHERE run IS NOT NULL"),
             ["confirm as succeeded|run-1|looked at the table"; 2]
         );
+        assert_eq!(
+            bed.view("SELECT reason FROM shard_view ORDER BY shard"),
+            ["confirmed by ada: looked at the table"; 2]
+        );
     }
 
     #[test]
@@ -189,6 +197,10 @@ mod tests {
         assert!(run.fence > fence);
         assert_eq!(bed.shard(run_id, 1).retries_used, 0);
         assert_eq!(bed.shard(run_id, 1).attempts, 2);
+        assert_eq!(
+            bed.shard(run_id, 1).reason.as_deref(),
+            Some("once more, says ada: looked at the table")
+        );
         let token = bed.grant(run_id, 1, agent.1);
         bed.ok(finish(agent.0, token, end(AttemptOutcome::Failed)));
         assert_eq!(bed.shard(run_id, 1).state.as_str(), "pending");
