@@ -64,7 +64,7 @@ pub struct Process {
     /// Where in the log its lease was granted and its execution admitted.
     pub granted: u64,
     pub admitted: u64,
-    /// How often a person had asked for the run again when it started.
+    /// How often a person had asked for the run again when its lease was granted.
     pub asked: u32,
     behaviour: Behaviour,
     main: bool,
@@ -120,6 +120,7 @@ impl World {
         let fence = variable("MATINS_FENCE").parse().ok();
         let behaviour = self.next_behaviour();
         let facts = self.truth.facts_of(run_id);
+        let grant = self.truth.grants.get(&token).copied();
         let process = Process {
             host,
             token,
@@ -129,12 +130,8 @@ impl World {
             key: (facts.job_id, facts.namespace, facts.fire_time, shard),
             fence,
             granted: self.truth.granted_at(token),
-            admitted: self
-                .truth
-                .grants
-                .get(&token)
-                .map_or(0, |grant| grant.admitted),
-            asked: facts.asked,
+            admitted: grant.map_or(0, |grant| grant.admitted),
+            asked: grant.map_or(facts.asked, |grant| grant.asked),
             behaviour,
             main: true,
             child: false,
