@@ -232,7 +232,8 @@ impl Core {
 
     /// Called at the start of every input: notes both clocks, and whether this leader stalled.
     pub(crate) fn observe(&mut self, now: Now) {
-        if self.gate.observe(now).is_some() {
+        // A step seen before the reign has begun is told of when it begins.
+        if self.gate.observe(now).is_some() && self.epoch().is_some() {
             self.tell_of_clock_behind(now);
         }
         let silence = now.boot - self.last_seen;
