@@ -15,13 +15,12 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rules, RunId, SessionId, Token
 
 const ROUNDS: usize = 5;
 const SHARDS: u32 = 32;
-const BATCH: usize = 64;
 
 fn main() -> Result<()> {
     println!("{:<58} {:>12}", "what", "per second");
     let directory = tempfile::tempdir()?;
     report(
-        "ledger: leases granted and finished, durable, batches of 64",
+        "ledger: leases granted and finished, durable, batches of 32",
         || leases(directory.path(), 20_000),
     )?;
     report("jobs: next fires of `*/5 8-18 * * mon-fri`", || {
@@ -55,11 +54,9 @@ fn leases(directory: &Path, count: usize) -> Result<f64> {
     let mut ended = 0;
     while ended < count {
         let run_id = bench.fire()?;
-        for shards in (0..SHARDS).collect::<Vec<_>>().chunks(BATCH) {
-            let tokens = bench.grant(run_id, shards)?;
-            bench.finish(&tokens)?;
-            ended += shards.len();
-        }
+        let tokens = bench.grant(run_id, SHARDS)?;
+        bench.finish(&tokens)?;
+        ended += tokens.len();
     }
     Ok(per_second(ended, begun.elapsed()))
 }
@@ -145,11 +142,10 @@ impl Bench {
         Ok(run_id)
     }
 
-    fn grant(&mut self, run_id: RunId, shards: &[u32]) -> Result<Vec<Token>> {
+    fn grant(&mut self, run_id: RunId, shards: u32) -> Result<Vec<Token>> {
         let session = self.agent.1;
-        let grants = shards
-            .iter()
-            .map(|&shard| {
+        let grants = (0..shards)
+            .map(|shard| {
                 Command::Grant(Grant {
                     run_id,
                     shard,
