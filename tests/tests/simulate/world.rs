@@ -119,8 +119,9 @@ pub struct World {
     /// Frames that match are kept back until [`World::release_held`].
     pub hold: Option<fn(&Frame) -> bool>,
     held: Vec<(u64, Direction, Frame)>,
-    /// When a beat of a live session that lists this lease last reached the coordinator's machine.
-    pub heard: BTreeMap<Token, i64>,
+    /// When beats of a live session that list this lease reached the coordinator's machine: the
+    /// last one, and the one before.
+    pub heard: BTreeMap<Token, (i64, i64)>,
     /// Deadlines as each supervisor was told them, latched.
     pub deadlines: BTreeMap<(usize, Token), BootMs>,
 
@@ -355,10 +356,24 @@ impl World {
         let live = self.truth.set.agents.values().any(|agent| {
             agent.name == *name && agent.session == Some(beat.session) && !agent.quarantined
         });
-        if live {
-            let now = self.now;
-            self.heard
-                .extend(beat.attempts.iter().map(|&token| (token, now)));
+        if !live {
+            return;
+        }
+        for &token in &beat.attempts {
+            let before = self.heard.get(&token).map_or(self.now, |&(last, _)| last);
+            self.heard.insert(token, (self.now, before));
+        }
+    }
+
+    /// A connection ends: a beat that came on it just before cannot be acknowledged any more.
+    fn note_end(&mut self, host: usize) {
+        const ACKNOWLEDGED_WITHIN_MS: i64 = 50;
+        let now = self.now;
+        let deadlines = &self.deadlines;
+        for (token, (last, before)) in &mut self.heard {
+            if now - *last < ACKNOWLEDGED_WITHIN_MS && deadlines.contains_key(&(host, *token)) {
+                *last = *before;
+            }
         }
     }
 

@@ -111,7 +111,7 @@ fn check_unheard(world: &mut World, token: Token) {
         .and_then(|run| set.versions.get(&(run.job_id, run.version)))
         .and_then(|version| jobs::Manifest::from_json(&version.manifest).ok())
         .map(|manifest| manifest.takeover_after.0);
-    let heard = world.heard.get(&token).copied();
+    let heard = world.heard.get(&token).map(|&(last, _)| last);
     let (Some(takeover), Some(heard)) = (takeover, heard) else {
         return;
     };

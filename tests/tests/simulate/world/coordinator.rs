@@ -294,7 +294,10 @@ impl World {
                 }
                 Input::Message(conn, message)
             }
-            Frame::Close => Input::Disconnected(conn),
+            Frame::Close => {
+                self.note_end(host);
+                Input::Disconnected(conn)
+            }
             Frame::Accepted | Frame::FromCoordinator(_) => return,
         };
         self.feed(generation, input);
