@@ -191,11 +191,10 @@ impl Core {
             .next()
             .filter(|_| self.clock_verdict(now) == Verdict::Trusted);
         let fire = due.map(|at| now.boot + (at - now.wall).clamp_to(TICK));
-        [fire, self.queue.next_wake(), Some(now.boot + TICK)]
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(now.boot, |at| at.max(now.boot))
+        // What is overdue is on its way through the ledger; its outcome is the next input.
+        let wake = self.queue.next_wake().filter(|&at| at > now.boot);
+        let tick = now.boot + TICK;
+        fire.unwrap_or(tick).min(wake.unwrap_or(tick)).min(tick)
     }
 
     pub fn working_set(&self) -> &WorkingSet {

@@ -20,9 +20,10 @@ pub(crate) struct Firing {
 }
 
 impl Firing {
-    /// The earliest fire of any job.
+    /// The earliest fire of any job that is not being moved: whose outcome is the next input.
     pub(crate) fn next(&self) -> Option<WallMs> {
-        self.due.first().map(|&(at, _)| at)
+        let mut settled = self.due.iter().filter(|(_, id)| !self.moving.contains(id));
+        settled.next().map(|&(at, _)| at)
     }
 
     pub(crate) fn begin_move(&mut self, job_id: JobId) {

@@ -146,3 +146,15 @@ fn a_clock_that_was_ahead_and_is_set_back_is_told_of() {
     bench.succeed();
     assert_eq!(told(&bench), [(), ()], "and again by whoever leads next");
 }
+
+#[test]
+fn a_fire_on_its_way_through_the_ledger_does_not_keep_the_shell_awake() {
+    let mut bench = Bench::new();
+    bench.job("t/a", EVERY_10S);
+    bench.commits = false;
+    bench.pass(10_000);
+    assert!(bench.core.poll_timeout(bench.now) > bench.now.boot);
+    bench.commits = true;
+    bench.commit();
+    assert_eq!(fires(&bench), 1);
+}
