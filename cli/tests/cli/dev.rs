@@ -59,6 +59,20 @@ impl House {
         children_of(self.dev.pid())
     }
 
+    /// Processes of its supervisors, once there are some.
+    fn wait_for_attempts(&self) -> Vec<u32> {
+        wait_for("attempts", || {
+            let supervisors = self.children();
+            let supervisors = supervisors
+                .iter()
+                .filter(|(name, _)| name.starts_with("supervisor"));
+            let attempts: Vec<u32> = supervisors
+                .flat_map(|(_, &pid)| children_of(pid).into_values())
+                .collect();
+            (!attempts.is_empty()).then_some(attempts)
+        })
+    }
+
     fn out(&self) -> String {
         self.place.read("dev.out")
     }
@@ -272,16 +286,7 @@ fn it_ends_by_itself_when_it_was_told_to() {
 fn killed_without_a_word_it_leaves_no_process_behind() {
     // The attempts are long, so that some are alive when it is killed.
     let mut house = House::with_job("[\"sleep\", \"3600\"]");
-    let attempts = wait_for("two attempts", || {
-        let supervisors = house.children();
-        let supervisors = supervisors
-            .iter()
-            .filter(|(name, _)| name.starts_with("supervisor"));
-        let attempts: Vec<u32> = supervisors
-            .flat_map(|(_, &pid)| children_of(pid).into_values())
-            .collect();
-        (!attempts.is_empty()).then_some(attempts)
-    });
+    let attempts = house.wait_for_attempts();
     let all: Vec<u32> = house.children().into_values().chain(attempts).collect();
     house.dev.signal("KILL");
     house.dev.wait();
@@ -293,16 +298,7 @@ fn killed_without_a_word_it_leaves_no_process_behind() {
 #[test]
 fn told_to_stop_it_takes_attempts_along() {
     let mut house = House::with_job("[\"sleep\", \"3600\"]");
-    let attempts = wait_for("attempts", || {
-        let supervisors = house.children();
-        let supervisors = supervisors
-            .iter()
-            .filter(|(name, _)| name.starts_with("supervisor"));
-        let attempts: Vec<u32> = supervisors
-            .flat_map(|(_, &pid)| children_of(pid).into_values())
-            .collect();
-        (!attempts.is_empty()).then_some(attempts)
-    });
+    let attempts = house.wait_for_attempts();
     house.dev.signal("INT");
     assert_eq!(house.dev.wait(), Some(0));
     assert!(!attempts.iter().any(|&pid| is_alive(pid)), "{attempts:?}");
