@@ -35,6 +35,21 @@ pub struct Work {
     pub takeover: DurationMs,
 }
 
+/// What one attempt may use of its host; where one is unset, nothing is limited. The kernel
+/// enforces them, where it can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Of all processes of the attempt together, what they page in included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    /// Share of the CPU beside others, 1 to 10,000; 100 is that of everybody who says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_weight: Option<u16>,
+}
+
 /// Why an execution exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
