@@ -10,6 +10,7 @@ pub mod manifest;
 mod nearest;
 pub mod schedule;
 mod shown;
+mod size;
 
 pub use duration::{DurationError, parse_duration};
 pub use manifest::{

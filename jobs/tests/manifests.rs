@@ -4,6 +4,7 @@
 
 use jobs::{FireContext, Manifest, MisfirePolicy, Overlap, parse_manifests};
 use proptest::prelude::*;
+use protocol::attempt::Limits;
 use protocol::{DurationMs, WallMs};
 
 /// A manifest with the fewest fields, one a line.
@@ -69,6 +70,8 @@ fn the_least_manifest_has_the_documented_defaults() {
         ]
     );
     assert_eq!(manifest.takeover_after, DurationMs(60_000));
+    assert_eq!(manifest.limits, Limits::default());
+    assert_eq!(manifest.user, None);
     assert_eq!(manifest.exec().collect::<Vec<_>>(), ["/bin/true"]);
 }
 
@@ -95,7 +98,9 @@ start_deadline: 45m
 shards: 32
 retry: { at_most: 0, backoff: [5s, 500ms] }
 takeover_after: 15m
+limits: { memory: 1536MiB, pids: 500, cpu_weight: 10000 }
 run:
+  user: batch
   exec:
     - /opt/jobs/reconcile
     - --date
@@ -130,6 +135,16 @@ run:
     assert_eq!(manifest.retry_at_most, 0);
     assert_eq!(manifest.backoff, [DurationMs(5000), DurationMs(500)]);
     assert_eq!(manifest.takeover_after, DurationMs(900_000));
+    assert_eq!(
+        manifest.limits,
+        Limits {
+            memory_bytes: Some(1536 << 20),
+            pids: Some(500),
+            cpu_weight: Some(10_000),
+        }
+    );
+    assert_eq!(manifest.user.as_deref(), Some("batch"));
+    assert_eq!(Manifest::from_json(&manifest.to_json()).unwrap(), manifest);
     assert_eq!(manifest.exec().count(), 5);
 }
 
@@ -303,15 +318,39 @@ fn one_field_wrong() {
         ),
         (
             "priority: 50",
-            "11:1: priority: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, run",
+            "11:1: priority: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
         ),
         (
             "takeover-after: 15s",
             "11:1: takeover-after: is not a field that anything acts on; did you mean `takeover_after`?",
         ),
         (
-            "run: { exec: [\"a\"], user: batch }",
-            "10:21: run.user: is not a field that anything acts on; leave it out; known here are exec",
+            "run: { exec: [\"a\"], uid: 7 }",
+            "10:21: run.uid: is not a field that anything acts on; leave it out; known here are exec, user",
+        ),
+        (
+            "run: { exec: [\"a\"], user: 1000 }",
+            "10:27: run.user: `1000` is not text to every reader of YAML; put it in quotes, \"1000\"",
+        ),
+        (
+            "run: { exec: [\"a\"], user: \"1000\" }",
+            "10:27: run.user: `1000` is not the name of a user; write the name, not the number, of a user of the hosts: a-z, 0-9, `_` and `-`, beginning with a letter or `_`",
+        ),
+        (
+            "limits: { memory: 2GB }",
+            "11:19: limits.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB, MiB, GiB and TiB, 1024 of each in the next",
+        ),
+        (
+            "limits: { memory: 1MiB }",
+            "11:19: limits.memory: 1MiB is outside 4MiB to 16TiB; write a size from 4MiB to 16TiB",
+        ),
+        (
+            "limits: { pids: 0 }",
+            "11:17: limits.pids: 0 is outside 1 to 1000000; write a whole number from 1 to 1000000",
+        ),
+        (
+            "limits: { cpu_weight: 10001 }",
+            "11:23: limits.cpu_weight: 10001 is outside 1 to 10000; write a whole number from 1 to 10000",
         ),
         (
             "run: { exec: [] }",
@@ -641,7 +680,7 @@ fn canonical_json_comes_back_and_is_judged_again() {
         (
             "\"queue\"",
             "\"queue\",\"x\":1",
-            "judging a stored manifest: x: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, run",
+            "judging a stored manifest: x: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
         ),
         ("}}", "}", "reading a manifest's JSON"),
     ] {

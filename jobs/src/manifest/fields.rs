@@ -10,6 +10,7 @@ use super::problem::{Place, Problems};
 use super::yaml::{Key, Node, Value};
 use crate::nearest::nearest;
 use crate::shown::shown;
+use crate::size::{parse_size, show_size};
 
 /// The fields of one mapping.
 pub(super) struct Section<'a> {
@@ -287,6 +288,29 @@ pub(super) fn duration(
         },
         Value::Refused => return None,
         other => (format!("is {}, not a duration", kind(other)), remedy),
+    };
+    problems.push(node.at, field, what, remedy);
+    None
+}
+
+/// A size of memory in limits, in bytes.
+pub(super) fn size(
+    node: &Node,
+    field: &str,
+    low: u64,
+    high: u64,
+    problems: &mut Problems,
+) -> Option<u64> {
+    let limits = format!("{} to {}", show_size(low), show_size(high));
+    let remedy = format!("write a size from {limits}");
+    let (what, remedy) = match &node.value {
+        Value::Plain(text) | Value::Quoted(text) => match parse_size(text) {
+            Ok(bytes) if (low..=high).contains(&bytes) => return Some(bytes),
+            Ok(bytes) => (format!("{} is outside {limits}", show_size(bytes)), remedy),
+            Err(error) => (format!("`{}` {}", error.text, error.reason), error.remedy),
+        },
+        Value::Refused => return None,
+        other => (format!("is {}, not a size", kind(other)), remedy),
     };
     problems.push(node.at, field, what, remedy);
     None

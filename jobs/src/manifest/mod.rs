@@ -15,11 +15,13 @@ mod yaml;
 
 use std::fmt;
 
+use protocol::attempt::Limits;
 use protocol::{DurationMs, JobName, WallMs};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::schedule::{Schedule, ScheduleSpec, parse_local};
+use crate::size::show_size;
 use placeholder::{Argument, Filling};
 pub use problem::Problem;
 use problem::Problems;
@@ -52,6 +54,10 @@ pub struct Manifest {
     pub backoff: Vec<DurationMs>,
     /// Silence of a host after which its shards are started elsewhere.
     pub takeover_after: DurationMs,
+    /// What one attempt may use of its host.
+    pub limits: Limits,
+    /// The host's user as whom the program runs; `None` is the one whom the agent runs as.
+    pub user: Option<String>,
     exec: Vec<Argument>,
 }
 
@@ -183,6 +189,8 @@ struct Canonical<'a> {
     shards: u32,
     retry: CanonicalRetry,
     takeover_after: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<CanonicalLimits>,
     run: CanonicalRun<'a>,
 }
 
@@ -208,8 +216,20 @@ struct CanonicalRetry {
 }
 
 #[derive(Serialize)]
+struct CanonicalLimits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pids: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_weight: Option<u16>,
+}
+
+#[derive(Serialize)]
 struct CanonicalRun<'a> {
     exec: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
 }
 
 impl Serialize for Manifest {
@@ -244,8 +264,14 @@ impl Serialize for Manifest {
                 backoff: self.backoff.iter().map(DurationMs::to_string).collect(),
             },
             takeover_after: self.takeover_after.to_string(),
+            limits: (self.limits != Limits::default()).then(|| CanonicalLimits {
+                memory: self.limits.memory_bytes.map(show_size),
+                pids: self.limits.pids,
+                cpu_weight: self.limits.cpu_weight,
+            }),
             run: CanonicalRun {
                 exec: self.exec().collect(),
+                user: self.user.as_deref(),
             },
         }
         .serialize(serializer)

@@ -1,8 +1,9 @@
 //! From trees to manifests: which fields there are, which are demanded, and what each may hold.
 
+use protocol::attempt::Limits;
 use protocol::{DurationMs, JobName, lease};
 
-use super::fields::{Section, duration, integer, text, truth, word};
+use super::fields::{Section, duration, integer, size, text, truth, word};
 use super::placeholder::Argument;
 use super::problem::{Place, Problems};
 use super::yaml::{Node, Value};
@@ -26,11 +27,19 @@ const BACKOFF_DEFAULT: [DurationMs; 3] = [
 const BACKOFF_STEPS_MAX: usize = 16;
 const BACKOFF_MIN: DurationMs = DurationMs(100);
 
+/// Below this no program starts; above it there is no machine.
+const MEMORY_MIN_BYTES: u64 = 4 << 20;
+const MEMORY_MAX_BYTES: u64 = 16 << 40;
+const PIDS_MAX: u32 = 1_000_000;
+/// The scale of cgroup v2, on which 100 is everybody's.
+const CPU_WEIGHT_MAX: u32 = 10_000;
+const USER_BYTES_MAX: usize = 32;
+
 /// Longest command line with its placeholders filled, in bytes: a quarter of the frame in which
 /// it travels, so that it fits however its characters are escaped.
 const COMMAND_BYTES_MAX: usize = 16 * 1024;
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "name",
     "renamed_from",
     "purpose",
@@ -45,6 +54,7 @@ const FIELDS: [&str; 15] = [
     "shards",
     "retry",
     "takeover_after",
+    "limits",
     "run",
 ];
 
@@ -142,9 +152,11 @@ fn manifest(document: &Node, problems: &mut Problems) -> Option<Manifest> {
         ),
         None => Some(lease::TAKEOVER_DEFAULT),
     };
-    let exec = exec(&top, problems);
+    let limits = limits(&top, problems);
+    let run = run(&top, problems);
     let (safe, how) = repeatable?;
     let (retry_at_most, backoff) = retry?;
+    let (exec, user) = run?;
     Some(Manifest {
         name: name?,
         renamed_from: renamed_from?,
@@ -162,7 +174,9 @@ fn manifest(document: &Node, problems: &mut Problems) -> Option<Manifest> {
         retry_at_most,
         backoff,
         takeover_after: takeover_after?,
-        exec: exec?,
+        limits: limits?,
+        user,
+        exec,
     })
 }
 
@@ -405,11 +419,69 @@ fn backoff(node: &Node, problems: &mut Problems) -> Option<Vec<DurationMs>> {
     steps.into_iter().collect()
 }
 
-fn exec(top: &Section, problems: &mut Problems) -> Option<Vec<Argument>> {
+fn limits(top: &Section, problems: &mut Problems) -> Option<Limits> {
+    let Some(node) = top.get("limits") else {
+        return Some(Limits::default());
+    };
+    let section = Section::read(node, "limits", &["memory", "pids", "cpu_weight"], problems)?;
+    let memory_bytes = match section.get("memory") {
+        Some(node) => {
+            let (low, high) = (MEMORY_MIN_BYTES, MEMORY_MAX_BYTES);
+            size(node, "limits.memory", low, high, problems).map(Some)
+        }
+        None => Some(None),
+    };
+    let pids = match section.get("pids") {
+        Some(node) => integer(node, "limits.pids", 1, PIDS_MAX, problems).map(Some),
+        None => Some(None),
+    };
+    let cpu_weight = match section.get("cpu_weight") {
+        Some(node) => integer(node, "limits.cpu_weight", 1, CPU_WEIGHT_MAX, problems)
+            .map(|weight| u16::try_from(weight).ok()),
+        None => Some(None),
+    };
+    Some(Limits {
+        memory_bytes: memory_bytes?,
+        pids: pids?,
+        cpu_weight: cpu_weight?,
+    })
+}
+
+fn run(top: &Section, problems: &mut Problems) -> Option<(Vec<Argument>, Option<String>)> {
     const FORM: &str = "write `run: { exec: [\"/opt/jobs/report\", \"--date\", \"{fire_date}\"] }`: the program and its arguments, never through a shell";
     let node = top.demand("run", FORM, problems)?;
-    let section = Section::read(node, "run", &["exec"], problems)?;
-    let node = section.demand("exec", FORM, problems)?;
+    let section = Section::read(node, "run", &["exec", "user"], problems)?;
+    let exec = section
+        .demand("exec", FORM, problems)
+        .and_then(|node| exec(node, FORM, problems));
+    let user = match section.get("user") {
+        Some(node) => user(node, problems).map(Some),
+        None => Some(None),
+    };
+    Some((exec?, user?))
+}
+
+/// A user's name as Linux distributions allow it.
+fn user(node: &Node, problems: &mut Problems) -> Option<String> {
+    let name = super::fields::any_text(node, "run.user", problems)?;
+    let plain = name.strip_suffix('$').unwrap_or(name);
+    let starts = plain.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
+    let goes_on = plain
+        .bytes()
+        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+    if starts && goes_on && name.len() <= USER_BYTES_MAX {
+        return Some(name.to_owned());
+    }
+    problems.push(
+        node.at,
+        "run.user",
+        format!("`{}` is not the name of a user", shown(name)),
+        "write the name, not the number, of a user of the hosts: a-z, 0-9, `_` and `-`, beginning with a letter or `_`",
+    );
+    None
+}
+
+fn exec(node: &Node, form: &str, problems: &mut Problems) -> Option<Vec<Argument>> {
     let items = match &node.value {
         Value::List(items) if !items.is_empty() => items,
         Value::Refused => return None,
@@ -418,7 +490,7 @@ fn exec(top: &Section, problems: &mut Problems) -> Option<Vec<Argument>> {
                 node.at,
                 "run.exec",
                 "is not a list of texts with the program first",
-                FORM,
+                form,
             );
             return None;
         }
