@@ -46,6 +46,8 @@ pub enum Rule {
     AttachReleasesNeverStarted,
     /// 6.2: what cannot be verified dead waits for expiry.
     LostNeedsVerifiedDead,
+    /// 6.2: a sweep proves what is dead on its own boot, and nothing of another.
+    SweepProvesItsOwnBoot,
     /// 6.3: two processes under one identity are both quarantined.
     DuplicatesQuarantined,
     /// 6.3: the nonce is asked before anybody is called a duplicate.

@@ -18,8 +18,9 @@ use crate::tables::shard::Shard;
 ///
 /// A lease that the table does not hold is released at once: as `never_started` if the supervisor
 /// alive at the grant is still the one that speaks, otherwise as `lost` if the host vouches that
-/// nothing of before is alive (`swept`, or another `boot_id`). What cannot be verified dead waits
-/// for its expiry.
+/// nothing of before is alive (`swept`). A host can vouch for the boot it speaks from and for no
+/// other: one that names another boot may have rebooted, or be a copy of a machine that works on
+/// out of reach, and nothing it says tells which. What cannot be verified dead waits for its expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachAgent {
     pub name: AgentName,
@@ -153,7 +154,12 @@ impl AttachAgent {
             };
             return Ok(Some(outcome));
         }
-        let verified_dead = self.swept || granted_in.boot_id != self.boot_id;
+        let same_boot = granted_in.boot_id == self.boot_id;
+        let verified_dead = if context.rules.on(Rule::SweepProvesItsOwnBoot) {
+            self.swept && same_boot
+        } else {
+            self.swept || !same_boot
+        };
         let lost = verified_dead || !context.rules.on(Rule::LostNeedsVerifiedDead);
         Ok(lost.then_some(AttemptOutcome::Lost))
     }
@@ -239,13 +245,20 @@ mod tests {
         };
         let rebooted = || AttachAgent {
             boot_id: "boot-2".to_owned(),
-            ..reborn()
+            ..swept()
         };
         for (attach, started, rule, end) in [
             (same_supervisor(), false, None, Some(NeverStarted)),
             (same_supervisor(), true, None, Some(Lost)),
             (swept(), false, None, Some(Lost)),
-            (rebooted(), false, None, Some(Lost)),
+            // It may be a copy of a machine that works on.
+            (rebooted(), false, None, None),
+            (
+                rebooted(),
+                false,
+                Some(Rule::SweepProvesItsOwnBoot),
+                Some(Lost),
+            ),
             (reborn(), false, None, None),
             (
                 reborn(),

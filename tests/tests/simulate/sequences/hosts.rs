@@ -15,6 +15,8 @@ sequences! {
     killed_agent_and_supervisor breaks without SweepBeforeAnswer;
     orphan_that_cannot_be_killed breaks without LostNeedsVerifiedDead;
     orphaned_spool breaks without NeverStartedNeedsSameSupervisor;
+    clone_while_out_of_contact breaks without SweepProvesItsOwnBoot;
+    reboot_waits_for_expiry breaks without SweepProvesItsOwnBoot;
     cloned_host breaks without DuplicatesQuarantined;
     reconnect_same_process breaks without NonceBeforeVerdict;
 }
@@ -158,17 +160,67 @@ fn orphaned_spool(world: &mut World) -> Held {
     heal(world)
 }
 
-/// Two machines with one identity attach in turn.
-fn cloned_host(world: &mut World) -> Held {
-    let run_id = under_way_on_a(world, 1, true)?;
+/// The network of a host is cut, and a machine made from a copy of its disk attaches meanwhile.
+/// What the copy says of its own boot says nothing of the original, which works on.
+fn clone_while_out_of_contact(world: &mut World) -> Held {
+    world.plan(&[works_for(600)]);
+    world.begin(1)?;
+    let mut job = Job::on_demand("a/works");
+    job.timeout_s = 900;
+    world.put(&job)?;
+    let run_id = world.run_now("a/works")?;
+    world.until_process_on(A)?;
+    world.run_for(11 * SECOND)?;
+    world.cut(A, true, true);
+    // Long enough that the coordinator holds no connection of this name any more.
+    world.run_for(12 * SECOND)?;
     let name = world.hosts[A].identity.clone();
     world.add_host_named(name.clone(), 4);
-    world.run_for(2 * MINUTE)?;
-    let quarantined = world
-        .truth
-        .set
-        .agents
-        .values()
+    world.add_host_named("host-c".parse().expect("a good name"), 4);
+    world.run_for(15 * SECOND)?;
+    let processes = world.processes_of(run_id);
+    world.require(
+        processes == 1,
+        "P2",
+        "no lease is released on a clone's word",
+        || format!("{processes} processes were started"),
+    );
+    // The original comes back while the copy is connected: now it shows.
+    world.heal(A);
+    world.run_for(10 * SECOND)?;
+    are_quarantined_and_told_of(world, &name);
+    world.plan(&[works_for(5)]);
+    world.until_state(run_id, RunState::Succeeded, 3 * MINUTE)?;
+    heal(world)
+}
+
+/// A host reboots at once. To the ledger it might be a copy of one that works on, so its lease
+/// ends by its time, counted from the last beat before; then the shard runs again.
+fn reboot_waits_for_expiry(world: &mut World) -> Held {
+    let run_id = under_way_on_a(world, 1, true)?;
+    let pid = *world.alive.iter().next().expect("it runs");
+    let token = world.processes[&pid].token;
+    world.plan(&[works_for(5)]);
+    world.cut_power(A);
+    world.run_for(SECOND)?;
+    world.boot(A);
+    world.run_for(5 * SECOND)?;
+    let current = world.truth.is_current(token);
+    world.require(
+        current,
+        "P2",
+        "no lease is released on another boot's word",
+        || format!("{token} was released by the attach after a reboot"),
+    );
+    world.until_state(run_id, RunState::Succeeded, MINUTE)?;
+    heal(world)
+}
+
+/// Both machines of this name get no work any more, and a person is told.
+fn are_quarantined_and_told_of(world: &mut World, name: &protocol::AgentName) {
+    let agents = world.truth.set.agents.values();
+    let quarantined = agents
+        .filter(|agent| agent.name == *name)
         .all(|agent| agent.quarantined);
     let told = alert_with(&world.tables(), name.as_str()).is_some();
     world.require(
@@ -177,6 +229,15 @@ fn cloned_host(world: &mut World) -> Held {
         "clones are quarantined and told of",
         || format!("quarantined: {quarantined}, told: {told}"),
     );
+}
+
+/// Two machines with one identity attach in turn.
+fn cloned_host(world: &mut World) -> Held {
+    let run_id = under_way_on_a(world, 1, true)?;
+    let name = world.hosts[A].identity.clone();
+    world.add_host_named(name.clone(), 4);
+    world.run_for(2 * MINUTE)?;
+    are_quarantined_and_told_of(world, &name);
     // Another host takes over what they held.
     let third = "host-c".parse().expect("a good name");
     world.add_host_named(third, 4);
