@@ -176,13 +176,18 @@ fn identity(swept: bool) -> Result<Identity, Error> {
             what: "the boot id",
             source,
         })?;
+    // Two containers on one kernel share its boot id, and neither can sweep what the other runs.
+    let pids = fs::read_link("/proc/self/ns/pid").map_err(|source| Error::Kernel {
+        what: "its space of process ids",
+        source,
+    })?;
     let incarnation = getrandom::u64().map_err(|error| Error::Kernel {
         what: "a random number",
         source: io::Error::other(error),
     })?;
     Ok(Identity {
         incarnation: Incarnation(incarnation),
-        boot_id: boot_id.trim().to_owned(),
+        boot_id: format!("{}/{}", boot_id.trim(), pids.display()),
         swept,
     })
 }

@@ -46,7 +46,8 @@ pub enum AgentMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
     pub protocol_version: u32,
-    /// `/proc/sys/kernel/random/boot_id`: another value means that every process of before is dead.
+    /// Names the boot of the kernel, and the space of process ids, that the supervisor sees. What it
+    /// says of processes it says of these; another value may be another machine.
     pub boot_id: String,
     pub agent_incarnation: Incarnation,
     pub supervisor_incarnation: Incarnation,
