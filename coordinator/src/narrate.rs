@@ -486,6 +486,8 @@ run: { exec: [\"/bin/true\"] }
             ended_at: NOON,
             cpu: DurationMs(1),
             memory_bytes_peak: 1,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             reason: None,
             tail: String::new(),
         }

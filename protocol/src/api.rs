@@ -133,6 +133,11 @@ pub struct Attempt {
     pub exit: Option<Exit>,
     pub cpu_ms: Option<i64>,
     pub memory_bytes_peak: Option<u64>,
+    /// A process of it was killed because memory was used up.
+    #[serde(default)]
+    pub out_of_memory: bool,
+    /// Limits of the manifest that its host could not enforce, `memory, pids`.
+    pub limits_not_enforced: Option<String>,
     pub reason: Option<String>,
     pub tail: Option<String>,
     /// A receipt that came after a later grant: what it said, which changed nothing.

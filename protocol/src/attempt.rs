@@ -33,6 +33,11 @@ pub struct Work {
     /// Time-out of this attempt.
     pub timeout: DurationMs,
     pub takeover: DurationMs,
+    /// Name of the host's user to run as; `None`: the one the supervisor runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// What one attempt may use of its host; where one is unset, nothing is limited. The kernel
@@ -48,6 +53,26 @@ pub struct Limits {
     /// Share of the CPU beside others, 1 to 10,000; 100 is that of everybody who says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_weight: Option<u16>,
+}
+
+/// One of the [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Memory,
+    Pids,
+    CpuWeight,
+}
+
+impl Limit {
+    /// As the manifest's field under `limits` has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Limit::Memory => "memory",
+            Limit::Pids => "pids",
+            Limit::CpuWeight => "cpu_weight",
+        }
+    }
 }
 
 /// Why an execution exists.
@@ -128,10 +153,18 @@ pub struct AttemptEnd {
     pub exit: Option<Exit>,
     pub started_at: Option<WallMs>,
     pub ended_at: WallMs,
-    /// CPU time of the process and the children it waited for.
+    /// CPU time of the whole tree; of the main process and the children it waited for where the
+    /// host counts no more.
     pub cpu: DurationMs,
-    /// Largest resident set of a single process, in bytes.
+    /// Of the whole tree, in bytes; of its largest single process where the host counts no more.
     pub memory_bytes_peak: u64,
+    /// The kernel killed a process of the tree because the attempt's memory, or the host's, was
+    /// used up: what the others did without it is not known.
+    #[serde(default)]
+    pub out_of_memory: bool,
+    /// Limits that the manifest sets and this host could not enforce.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_enforced: Vec<Limit>,
     /// Why, in words, where the outcome alone does not say it.
     pub reason: Option<String>,
     /// Last of the output for ends other than success, at most [`OUTPUT_TAIL_BYTES_MAX`] bytes.

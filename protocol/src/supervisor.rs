@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Token;
-use crate::attempt::Exit;
+use crate::attempt::{Exit, Limit, Limits};
 use crate::message::Incarnation;
 use crate::time::{BootMs, DurationMs, WallMs};
 
@@ -40,6 +40,11 @@ pub struct Launch {
     pub exec: Vec<String>,
     /// The whole environment; nothing is inherited.
     pub env: Vec<(String, String)>,
+    /// Name of the host's user to run as; `None`: the one the supervisor runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub limits: Limits,
     /// File that standard output and standard error are appended to.
     pub output: String,
     pub deadline: BootMs,
@@ -120,8 +125,13 @@ pub struct End {
     pub spawn_fault: SpawnFault,
     pub started_at: Option<WallMs>,
     pub ended_at: WallMs,
+    /// As in [`crate::attempt::AttemptEnd`].
     pub cpu: DurationMs,
     pub memory_bytes_peak: u64,
+    #[serde(default)]
+    pub out_of_memory: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_enforced: Vec<Limit>,
     /// Processes that were left over when the main one ended and had to be killed.
     pub leftovers: u32,
 }

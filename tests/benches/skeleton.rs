@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use jobs::{Manifest, Schedule, ScheduleSpec};
+use jobs::{Dialect, Manifest, Schedule, ScheduleSpec};
 use ledger::command::{AttachAgent, BecomeActive, Decision, Finish, Fire, Grant, PutJob};
 use ledger::{Command, Done, Proposal, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
@@ -168,6 +168,8 @@ impl Bench {
             ended_at: WallMs(2),
             cpu: DurationMs(1),
             memory_bytes_peak: 1 << 20,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             reason: None,
             tail: String::new(),
         };
@@ -208,6 +210,7 @@ fn next_fires(cron: &str, count: usize) -> Result<f64> {
     let schedule = Schedule::parse(&ScheduleSpec {
         cron: cron.to_owned(),
         timezone,
+        dialect: Dialect::Vixie,
     })?;
     let mut at = WallMs::parse_rfc3339("2026-01-01T00:00:00Z")?;
     let begun = Instant::now();

@@ -340,6 +340,8 @@ impl Supervisor {
                 ended_at: *ended_at,
                 cpu: usage.cpu,
                 memory_bytes_peak: usage.memory_bytes_peak,
+                out_of_memory: false,
+                not_enforced: Vec::new(),
                 leftovers: *leftovers,
             };
             return self.end(token, end);
@@ -485,6 +487,8 @@ impl Supervisor {
             ended_at,
             cpu: DurationMs::ZERO,
             memory_bytes_peak: 0,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             leftovers: 0,
         };
         self.end(token, end);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use protocol::attempt::{AttemptOutcome, Exit, Trigger, Work};
+use protocol::attempt::{AttemptOutcome, Exit, Limits, Trigger, Work};
 use protocol::message::{
     AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Nonce,
     Receipt,
@@ -143,6 +143,8 @@ impl Conversation {
 
 fn work(script: &str) -> Work {
     Work {
+        user: None,
+        limits: Limits::default(),
         job: "test/job".parse().unwrap(),
         run_id: RunId(1),
         execution_id: ExecutionId(1),

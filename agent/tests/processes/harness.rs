@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use protocol::attempt::Limits;
 use protocol::supervisor::{End, Event, Launch, Request, Table};
 use protocol::{BootMs, DurationMs, Token};
 
@@ -265,6 +266,8 @@ impl Agent {
 
 pub(crate) fn launch(home: &Home, token: i64, exec: &[&str]) -> Request {
     Request::Launch(Launch {
+        user: None,
+        limits: Limits::default(),
         token: Token(token),
         exec: exec.iter().map(|&part| part.to_owned()).collect(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],

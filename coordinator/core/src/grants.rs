@@ -247,6 +247,8 @@ impl Core {
             exec: manifest.argv(&fire),
             timeout: manifest.timeout,
             takeover: manifest.takeover_after,
+            user: manifest.user.clone(),
+            limits: manifest.limits,
         })
     }
 }

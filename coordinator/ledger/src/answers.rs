@@ -346,7 +346,8 @@ impl Answers<'_> {
             .prepare_cached(
                 "SELECT t.token, t.execution, t.attempt, a.name, t.granted_at, t.started_at,
                     t.ended_at, t.outcome, t.exit_code, t.exit_signal, t.cpu_ms,
-                    t.memory_bytes_peak, t.reason, t.tail, t.stale_outcome, t.earlier
+                    t.memory_bytes_peak, t.reason, t.tail, t.stale_outcome, t.earlier,
+                    t.out_of_memory, t.not_enforced
                  FROM attempts t JOIN agents a USING (agent_id) WHERE t.token = ?1",
             )?
             .query_row([token.0], read_attempt)
@@ -368,6 +369,8 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)
         exit: code.or(signal),
         cpu_ms: row.get::<_, Option<i64>>(10)?.map(|cpu| DurationMs(cpu).0),
         memory_bytes_peak: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
+        out_of_memory: row.get(16)?,
+        limits_not_enforced: row.get(17)?,
         reason: row.get(12)?,
         tail: row.get(13)?,
         stale_outcome: coded_option(row, 14)?,

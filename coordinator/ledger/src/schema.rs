@@ -15,7 +15,7 @@ use crate::command::{AlertKind, GapReason};
 use crate::rows::{Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 1;
+pub(crate) const SCHEMA_VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -140,6 +140,8 @@ CREATE TABLE attempts (
     exit_signal INTEGER,
     cpu_ms INTEGER,
     memory_bytes_peak INTEGER,
+    out_of_memory INTEGER NOT NULL DEFAULT 0,
+    not_enforced TEXT,
     reason TEXT,
     tail TEXT,
     stale_outcome INTEGER
@@ -372,6 +374,8 @@ fn attempt_views() -> Vec<View> {
         "t.exit_signal AS exit_signal".to_owned(),
         "t.cpu_ms AS cpu_ms".to_owned(),
         "t.memory_bytes_peak AS memory_bytes_peak".to_owned(),
+        "iif(t.out_of_memory, 'yes', NULL) AS out_of_memory".to_owned(),
+        "t.not_enforced AS limits_not_enforced".to_owned(),
         "t.reason AS reason".to_owned(),
         "t.tail AS tail".to_owned(),
         format!(

@@ -21,6 +21,7 @@ const FREE_DELAY_MAX: DurationMs = DurationMs::from_secs(60);
 pub(crate) struct Ended {
     pub(crate) outcome: AttemptOutcome,
     pub(crate) exit: Option<Exit>,
+    pub(crate) out_of_memory: bool,
     pub(crate) started: bool,
 }
 
@@ -30,6 +31,7 @@ impl Ended {
         Ended {
             outcome,
             exit: None,
+            out_of_memory: false,
             started: false,
         }
     }
@@ -39,7 +41,9 @@ impl Ended {
         match self.outcome {
             AttemptOutcome::Lost | AttemptOutcome::TimedOut => true,
             AttemptOutcome::Interrupted => self.started,
-            AttemptOutcome::Failed => matches!(self.exit, Some(Exit::Signal(_))),
+            AttemptOutcome::Failed => {
+                self.out_of_memory || matches!(self.exit, Some(Exit::Signal(_)))
+            }
             AttemptOutcome::Succeeded
             | AttemptOutcome::Cancelled
             | AttemptOutcome::Refused
@@ -205,7 +209,12 @@ mod tests {
         let ended = |outcome, exit, started| Ended {
             outcome,
             exit,
+            out_of_memory: false,
             started,
+        };
+        let without_memory = Ended {
+            out_of_memory: true,
+            ..ended(AttemptOutcome::Failed, Some(Exit::Code(1)), true)
         };
         for (end, unknown) in [
             (ended(AttemptOutcome::Lost, None, false), true),
@@ -220,6 +229,7 @@ mod tests {
                 ended(AttemptOutcome::Failed, Some(Exit::Signal(9)), true),
                 true,
             ),
+            (without_memory, true),
             (ended(AttemptOutcome::Failed, None, false), false),
             (ended(AttemptOutcome::NeverStarted, None, false), false),
             (ended(AttemptOutcome::Refused, None, false), false),

@@ -245,6 +245,8 @@ pub(crate) fn end(outcome: AttemptOutcome) -> AttemptEnd {
         ended_at: WallMs(2),
         cpu: DurationMs(5),
         memory_bytes_peak: 4096,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),
     }

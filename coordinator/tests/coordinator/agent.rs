@@ -195,6 +195,8 @@ impl FakeAgent {
             ended_at: WallMs(1_800_000_001_000),
             cpu: DurationMs(12),
             memory_bytes_peak: 4096,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             reason: None,
             tail: tail.to_owned(),
         };

@@ -189,6 +189,8 @@ impl Agent {
             token,
             env: environment::environment(&work, token, &self.config.path),
             exec: work.exec,
+            user: work.user,
+            limits: work.limits,
             output,
             deadline,
             takeover: work.takeover,

@@ -37,6 +37,8 @@ impl StartRefusal {
             ended_at: at,
             cpu: DurationMs::ZERO,
             memory_bytes_peak: 0,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             reason: Some(self.to_string()),
             tail: String::new(),
         }
@@ -46,15 +48,20 @@ impl StartRefusal {
 /// The receipt for what the supervisor verified dead; the tail of its output is still empty.
 pub(super) fn attempt_end(end: End) -> AttemptEnd {
     let (outcome, mut reason) = outcome(&end);
+    let mut add = |more: String| {
+        reason = Some(match reason.take() {
+            Some(reason) => format!("{reason}; {more}"),
+            None => more,
+        });
+    };
+    if end.out_of_memory {
+        add("a process of it was killed because memory was used up".to_owned());
+    }
     if end.leftovers > 0 {
-        let leftovers = format!(
+        add(format!(
             "processes left behind that had to be killed: {}",
             end.leftovers
-        );
-        reason = Some(match reason {
-            Some(reason) => format!("{reason}; {leftovers}"),
-            None => leftovers,
-        });
+        ));
     }
     AttemptEnd {
         outcome,
@@ -63,6 +70,8 @@ pub(super) fn attempt_end(end: End) -> AttemptEnd {
         ended_at: end.ended_at,
         cpu: end.cpu,
         memory_bytes_peak: end.memory_bytes_peak,
+        out_of_memory: end.out_of_memory,
+        not_enforced: end.not_enforced,
         reason,
         tail: String::new(),
     }
@@ -129,6 +138,8 @@ mod tests {
             ended_at: WallMs(2),
             cpu: DurationMs(3),
             memory_bytes_peak: 4,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             leftovers: 0,
         }
     }

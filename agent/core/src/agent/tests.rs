@@ -1,4 +1,4 @@
-use protocol::attempt::{Exit, Trigger, Work};
+use protocol::attempt::{Exit, Limits, Trigger, Work};
 use protocol::lease::{HEARTBEAT, KILL_GRACE, QUIET_HOST, TAKEOVER_DEFAULT, margin};
 use protocol::message::{CoordinatorBody, CoordinatorMessage};
 use protocol::supervisor::{Held, SpawnFault};
@@ -19,6 +19,8 @@ const LIFE: i64 = 60_000 - 600 - 500 - 2_000;
 
 pub(in crate::agent) fn work() -> Work {
     Work {
+        user: None,
+        limits: Limits::default(),
         job: "settlement/reconcile".parse().unwrap(),
         run_id: RunId(12),
         execution_id: ExecutionId(9),
@@ -159,6 +161,8 @@ fn ended_end(killed: Option<KillCause>, exit: Exit) -> End {
         ended_at: WallMs(2),
         cpu: DurationMs(3),
         memory_bytes_peak: 4,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
         leftovers: 0,
     }
 }

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use protocol::attempt::Limits;
 
 use super::*;
 
@@ -99,6 +100,8 @@ const LOOK: Action = Action::LookAtTree { token: T };
 
 fn launch(token: i64, deadline: i64) -> Launch {
     Launch {
+        user: None,
+        limits: Limits::default(),
         token: Token(token),
         exec: vec!["/bin/true".to_owned()],
         env: vec![],
@@ -149,6 +152,8 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
         ended_at,
         cpu: DurationMs(5),
         memory_bytes_peak: 6,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
         leftovers: 0,
     };
     assert_eq!(

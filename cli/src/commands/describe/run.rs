@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use protocol::api::{Attempt, RunDetail, Shard};
@@ -215,6 +216,7 @@ fn reasons(detail: &RunDetail, text: &mut String) {
             }
         }
     }
+    said.extend(not_enforced(detail));
     let left_out = said.len().saturating_sub(REASONS_MAX);
     said.truncate(REASONS_MAX);
     if left_out > 0 {
@@ -229,6 +231,20 @@ fn reasons(detail: &RunDetail, text: &mut String) {
             let _ = writeln!(text, "{indent}{line}");
         }
     }
+}
+
+/// Which limits of the manifest held nothing back, told once for each host.
+fn not_enforced(detail: &RunDetail) -> BTreeSet<String> {
+    let attempts = detail.shard_list.iter().flat_map(|shard| &shard.attempts);
+    attempts
+        .filter_map(|attempt| {
+            let limits = attempt.limits_not_enforced.as_ref()?;
+            Some(format!(
+                "limits not enforced on {}: {limits}",
+                attempt.agent
+            ))
+        })
+        .collect()
 }
 
 /// The last words of shards that did not succeed.

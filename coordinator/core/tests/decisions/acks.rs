@@ -128,6 +128,8 @@ fn who_is_not_attached_may_report_nothing() {
         ended_at: at,
         cpu: protocol::DurationMs::ZERO,
         memory_bytes_peak: 0,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),
     };

@@ -437,6 +437,8 @@ fn end(outcome: AttemptOutcome, at: WallMs) -> AttemptEnd {
         ended_at: at,
         cpu: DurationMs::ZERO,
         memory_bytes_peak: 0,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),
     }

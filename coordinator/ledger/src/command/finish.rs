@@ -84,6 +84,7 @@ impl Finish {
         Ended {
             outcome: self.end.outcome,
             exit: self.end.exit,
+            out_of_memory: self.end.out_of_memory,
             started: self.end.started_at.is_some() || attempt.started_at.is_some(),
         }
     }
@@ -91,7 +92,7 @@ impl Finish {
 
 #[cfg(test)]
 mod tests {
-    use protocol::attempt::Exit;
+    use protocol::attempt::{Exit, Limit};
     use protocol::{DurationMs, JobId, RunId, SessionId, WallMs};
 
     use super::*;
@@ -179,6 +180,8 @@ mod tests {
         let seen = AttemptEnd {
             exit: Some(Exit::Signal(9)),
             memory_bytes_peak: u64::MAX,
+            out_of_memory: true,
+            not_enforced: vec![Limit::Pids, Limit::Memory, Limit::Pids],
             reason: Some("x".repeat(10_000)),
             tail: "y".repeat(10_000),
             ..end(AttemptOutcome::Failed)
@@ -187,10 +190,12 @@ mod tests {
         assert_eq!(
             at.bed.view(
                 "SELECT outcome, receipt, exit_code, exit_signal, cpu_ms, memory_bytes_peak,
-                    length(reason), length(tail), started_at, ended_at FROM attempt_view"
+                    out_of_memory, limits_not_enforced, length(reason), length(tail), started_at,
+                    ended_at FROM attempt_view"
             ),
             [format!(
-                "failed|yes|-|9|5|{}|2048|4096|1970-01-01T00:00:00.001Z|1970-01-01T00:00:00.002Z",
+                "failed|yes|-|9|5|{}|yes|memory, pids|2048|4096|1970-01-01T00:00:00.001Z|\
+                 1970-01-01T00:00:00.002Z",
                 i64::MAX
             )]
         );

@@ -1,6 +1,8 @@
 //! Attempts: one row for each lease that was ever granted.
 
-use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, OUTPUT_TAIL_BYTES_MAX};
+use std::collections::BTreeSet;
+
+use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Limit, OUTPUT_TAIL_BYTES_MAX};
 use protocol::{AgentId, RunId, SessionId, Token, WallMs};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -127,7 +129,8 @@ impl Context<'_> {
             .prepare_cached(
                 "UPDATE attempts SET started_at = coalesce(?2, started_at), ended_at = ?3,
                     outcome = ?4, receipt = 1, exit_code = ?5, exit_signal = ?6, cpu_ms = ?7,
-                    memory_bytes_peak = ?8, reason = ?9, tail = ?10
+                    memory_bytes_peak = ?8, reason = ?9, tail = ?10, out_of_memory = ?11,
+                    not_enforced = ?12
                  WHERE token = ?1",
             )?
             .execute(params![
@@ -141,6 +144,8 @@ impl Context<'_> {
                 i64::try_from(end.memory_bytes_peak).unwrap_or(i64::MAX),
                 end.reason.as_deref().map(clip),
                 tail_of(&end.tail),
+                end.out_of_memory,
+                names_of(&end.not_enforced),
             ])?;
         Ok(())
     }
@@ -156,6 +161,14 @@ impl Context<'_> {
             .execute(params![token.0, outcome.code()])?;
         Ok(())
     }
+}
+
+/// As a person reads them in a view, `memory, pids`; `None` where there is none.
+fn names_of(limits: &[Limit]) -> Option<String> {
+    // A host can repeat what it says; the ledger keeps each name once.
+    let limits: BTreeSet<&str> = limits.iter().map(|limit| limit.as_str()).collect();
+    let names: Vec<&str> = limits.into_iter().collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// The last of the output that the ledger keeps; `None` where there is none.

@@ -327,6 +327,8 @@ fn finish(c: &mut Choices, set: &WorkingSet, past: &Past) -> Finish {
             ended_at: c.time(WallMs(0)),
             cpu: DurationMs(c.id([])),
             memory_bytes_peak: u64::MAX,
+            out_of_memory: false,
+            not_enforced: Vec::new(),
             reason: Some(c.text()),
             tail: c.text(),
         },

@@ -66,6 +66,8 @@ fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome: AttemptOu
         ended_at: WallMs(2),
         cpu: DurationMs(7),
         memory_bytes_peak: 9,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
         reason: None,
         tail: "last words".to_owned(),
     };
