@@ -17,4 +17,6 @@ pub use manifest::{
     FireContext, Manifest, ManifestJsonError, Misfire, MisfirePolicy, Overlap, Problem,
     parse_manifests,
 };
-pub use schedule::{Instant, Schedule, ScheduleError, ScheduleSpec, tzdata_version};
+pub use schedule::{
+    Dialect, DialectError, Instant, Schedule, ScheduleError, ScheduleSpec, tzdata_version,
+};

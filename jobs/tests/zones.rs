@@ -9,7 +9,7 @@ use chrono::{
     DateTime, Datelike, LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone, Timelike,
 };
 use chrono_tz::{GapInfo, TZ_VARIANTS, Tz};
-use jobs::{Schedule, ScheduleSpec};
+use jobs::{Dialect, Schedule, ScheduleSpec};
 use protocol::WallMs;
 
 const DAY: i64 = 86_400;
@@ -81,6 +81,7 @@ fn schedule(cron: &str, tz: Tz) -> Schedule {
     Schedule::parse(&ScheduleSpec {
         cron: cron.to_owned(),
         timezone: tz.name().to_owned(),
+        dialect: Dialect::Vixie,
     })
     .unwrap()
 }

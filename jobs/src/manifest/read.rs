@@ -8,7 +8,7 @@ use super::placeholder::Argument;
 use super::problem::{Place, Problems};
 use super::yaml::{Node, Value};
 use super::{Manifest, Misfire, MisfirePolicy, Overlap};
-use crate::schedule::{Schedule, ScheduleSpec};
+use crate::schedule::{Dialect, Schedule, ScheduleSpec};
 use crate::shown::shown;
 
 const SECOND: DurationMs = DurationMs(1000);
@@ -241,7 +241,7 @@ fn schedule(top: &Section, problems: &mut Problems) -> Option<Schedule> {
         "write `schedule: { cron: \"30 23 * * *\", timezone: Asia/Shanghai }`",
         problems,
     )?;
-    let section = Section::read(node, "schedule", &["cron", "timezone"], problems)?;
+    let section = Section::read(node, "schedule", &["cron", "timezone", "dialect"], problems)?;
     let cron = section.demand(
         "cron",
         "write five fields in quotes, for example `cron: \"30 23 * * *\"`, or `cron: \"@every 1h30m\"`",
@@ -254,11 +254,23 @@ fn schedule(top: &Section, problems: &mut Problems) -> Option<Schedule> {
     );
     let cron_text = cron.and_then(|node| text(node, "schedule.cron", 2000, problems));
     let timezone_text = timezone.and_then(|node| text(node, "schedule.timezone", 200, problems));
-    // Where one half is missing, the other is judged beside a harmless one.
-    let complete = cron_text.is_some() && timezone_text.is_some();
+    let dialect = match section.get("dialect") {
+        Some(node) => word(
+            node,
+            "schedule.dialect",
+            &Dialect::ALL.map(Dialect::name),
+            problems,
+        )
+        .and_then(|name| name.parse().ok()),
+        None => Some(Dialect::default()),
+    };
+    // Where one part is missing, the others are judged beside a harmless one.
+    let complete = cron_text.is_some() && timezone_text.is_some() && dialect.is_some();
+    let cron_text = cron_text.filter(|_| dialect.is_some());
     let spec = ScheduleSpec {
         cron: cron_text.unwrap_or_else(|| "@daily".to_owned()),
         timezone: timezone_text.unwrap_or_else(|| "Etc/UTC".to_owned()),
+        dialect: dialect.unwrap_or_default(),
     };
     match Schedule::parse_whole(&spec) {
         Ok(schedule) => complete.then_some(schedule),

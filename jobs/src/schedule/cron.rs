@@ -1,146 +1,133 @@
-//! A cron expression as sets of bits, and the arithmetic of the local minutes it names.
+//! A cron expression as sets of bits, and the arithmetic of the local times it names.
 //!
-//! Local time is counted in minutes since 1970-01-01T00:00 of the zone's own clock face. Whether
-//! a minute exists there, and when, is not this file's business.
+//! Local time is counted in seconds since 1970-01-01T00:00 of the zone's own clock face.
+//! Whether a second exists there, and when, is not this file's business.
 
 use chrono::{Datelike, NaiveDate};
 
+use super::dialect::YEAR;
 use super::error::ScheduleError;
-use super::field;
+use super::expression::{DayField, Expression, Items};
+use super::month_day::MonthDay;
 
-pub(super) const MINUTES_A_DAY: i64 = 1440;
+pub(super) const SECONDS_A_DAY: i64 = 86_400;
 
 /// Days from 0001-01-01 (day 1 of chrono's count) to 1970-01-01.
 const EPOCH_FROM_CE: i64 = 719_163;
 
-const MONTH_DAYS_MOST: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+/// After so many days the calendar repeats itself, weekdays included.
+const CALENDAR_DAYS: i64 = 146_097;
 
-/// A parsed five-field expression: never empty, and its dates exist.
+/// A compiled expression: never empty, and its dates exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
+    seconds: u64,
     minutes: u64,
     hours: u32,
-    /// Bits 1 to 31.
-    days: u32,
+    days: Days,
     /// Bits 1 to 12.
     months: u16,
-    /// Bits 0 (Sunday) to 6.
-    weekdays: u8,
-    /// Where neither day field has Vixie's star, a day that satisfies either is named;
-    /// else it must satisfy both.
-    either_day: bool,
-    /// Neither minute nor hour has Vixie's star: the job means times of the clock face, not an
-    /// interval, and keeps its count over changes of the clock.
+    years: Option<Years>,
+    /// It means times of the clock face, not an interval, and keeps its count over changes of
+    /// the clock.
     pub(super) fixed: bool,
 }
 
-const MACROS: [(&str, &str); 7] = [
-    ("@hourly", "0 * * * *"),
-    ("@daily", "0 0 * * *"),
-    ("@midnight", "0 0 * * *"),
-    ("@weekly", "0 0 * * 0"),
-    ("@monthly", "0 0 1 * *"),
-    ("@yearly", "0 0 1 1 *"),
-    ("@annually", "0 0 1 1 *"),
-];
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Days {
+    Sets {
+        /// Bits 1 to 31.
+        dates: u32,
+        /// Bits 0 (Sunday) to 6.
+        weekdays: u8,
+        /// A day that satisfies either is named; else it must satisfy both.
+        either: bool,
+    },
+    OfMonth(MonthDay),
+}
+
+/// Bit n is 1970 + n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Years([u64; 3]);
+
+impl Years {
+    fn contains(&self, year: i32) -> bool {
+        let Ok(n) = usize::try_from(year - i32::from(YEAR.low)) else {
+            return false;
+        };
+        self.0
+            .get(n / 64)
+            .is_some_and(|bits| bits >> (n % 64) & 1 == 1)
+    }
+}
 
 impl Cron {
-    /// Reads five fields or a macro.
-    pub(super) fn parse(text: &str) -> Result<Cron, ScheduleError> {
-        let refuse =
-            |reason: String, remedy: &str| ScheduleError::new("cron", text, reason, remedy);
-        if text.trim_start().starts_with('@') {
-            return Cron::parse_macro(text.trim());
-        }
-        let fields: Vec<&str> = text
-            .split([' ', '\t'])
-            .filter(|field| !field.is_empty())
-            .collect();
-        let [minute, hour, day, month, weekday] = fields[..] else {
-            let first = fields.first().copied().unwrap_or_default();
-            return Err(
-                if first.starts_with("TZ=") || first.starts_with("CRON_TZ=") {
-                    refuse(
-                        "has the zone in it".to_owned(),
-                        "write it as schedule.timezone",
-                    )
-                } else {
-                    refuse(
-                        format!("has {} fields, not five", fields.len()),
-                        "write minute, hour, day of month, month and day of week, for example `30 23 * * *`",
-                    )
-                },
-            );
-        };
-        let minute = field::MINUTE.parse(minute)?;
-        let hour = field::HOUR.parse(hour)?;
-        let day_values = field::DAY.parse(day)?;
-        let month_values = field::MONTH.parse(month)?;
-        let weekday = field::WEEKDAY.parse(weekday)?;
-        let cron = Cron {
-            minutes: minute.bits,
-            hours: hour.bits as u32,
-            days: day_values.bits as u32,
-            months: month_values.bits as u16,
-            weekdays: ((weekday.bits | weekday.bits >> 7) & 0x7f) as u8,
-            either_day: !day_values.star && !weekday.star,
-            fixed: !minute.star && !hour.star,
-        };
-        if !cron.names_a_date() {
-            return Err(ScheduleError::new(
-                field::DAY.name,
-                day,
-                format!("is in no month of `{month}`, so it would never fire"),
-                "write a day that exists, for example `28-31`, or another month",
-            ));
-        }
-        Ok(cron)
-    }
-
-    fn parse_macro(text: &str) -> Result<Cron, ScheduleError> {
-        if let Some((_, fields)) = MACROS.iter().find(|(name, _)| *name == text) {
-            return Cron::parse(fields);
-        }
-        let refuse =
-            |reason: &str, remedy: String| Err(ScheduleError::new("cron", text, reason, remedy));
-        if text == "@reboot" {
-            return refuse(
-                "is no time, and no machine of the fleet is the one whose start would count",
-                "give the job a schedule, or start it with the host's own init".to_owned(),
-            );
-        }
-        let known = MACROS.iter().map(|(name, _)| *name);
-        match crate::nearest::nearest(text, known.chain(["@every"])) {
-            Some("@every") => refuse(
-                "is not an interval",
-                "write `@every` and a duration, for example `@every 1h30m`".to_owned(),
-            ),
-            Some(name) => refuse("is not a known macro", format!("write `{name}`")),
-            None => refuse(
-                "is not a known macro",
-                "write five fields, `@every 1h30m`, or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually".to_owned(),
-            ),
-        }
-    }
-
-    /// Whether any year has a day it names. Every weekday falls on every date of the year sooner
-    /// or later, so only the day's number can be impossible, and a weekday alone never is.
-    fn names_a_date(&self) -> bool {
-        self.either_day
-            || (1..=12).any(|month: u32| {
-                let most = MONTH_DAYS_MOST[month as usize - 1];
-                self.months >> month & 1 == 1 && (1..=most).any(|day| self.days >> day & 1 == 1)
+    /// Compiles an expression, and refuses one that names no date of any year. `text` is the
+    /// expression as written.
+    pub(super) fn compile(expression: &Expression, text: &str) -> Result<Cron, ScheduleError> {
+        let bits = |items: &Items| items.values().fold(0u64, |bits, value| bits | 1 << value);
+        let years = expression.years.as_ref().map(|items| {
+            items.values().fold(Years([0; 3]), |mut years, year| {
+                let n = usize::from(year - YEAR.low);
+                years.0[n / 64] |= 1 << (n % 64);
+                years
             })
+        });
+        let cron = Cron {
+            seconds: expression.seconds.as_ref().map_or(1, bits),
+            minutes: bits(&expression.minutes),
+            hours: bits(&expression.hours) as u32,
+            days: Days::compile(expression),
+            months: bits(&expression.months) as u16,
+            years,
+            fixed: !expression.is_interval(),
+        };
+        if cron.first_day(0, CALENDAR_DAYS).is_some() {
+            return Ok(cron);
+        }
+        let when = if cron.years.is_some() {
+            "in the years written"
+        } else {
+            "in any year"
+        };
+        Err(ScheduleError::new(
+            "cron",
+            text,
+            format!("would never fire: no month it names has such a day {when}"),
+            format!(
+                "write a day that exists, for example `{}`, or another month",
+                if expression.grammar.has_day_words() {
+                    "L"
+                } else {
+                    "28-31"
+                }
+            ),
+        ))
+    }
+
+    /// Whether there is a last year.
+    pub(super) fn ends(&self) -> bool {
+        self.years.is_some()
     }
 
     fn names_day(&self, date: NaiveDate) -> bool {
-        let day = self.days >> date.day() & 1 == 1;
-        let weekday = self.weekdays >> date.weekday().num_days_from_sunday() & 1 == 1;
         self.names_month(date)
-            && if self.either_day {
-                day || weekday
-            } else {
-                day && weekday
+            && self.names_year(date)
+            && match self.days {
+                Days::OfMonth(day) => day.is(date),
+                Days::Sets {
+                    dates,
+                    weekdays,
+                    either,
+                } => {
+                    let day = dates >> date.day() & 1 == 1;
+                    let weekday = weekdays >> date.weekday().num_days_from_sunday() & 1 == 1;
+                    if either {
+                        day || weekday
+                    } else {
+                        day && weekday
+                    }
+                }
             }
     }
 
@@ -148,7 +135,12 @@ impl Cron {
         self.months >> date.month() & 1 == 1
     }
 
-    /// First day named in `from..=to`, in days since the epoch.
+    fn names_year(&self, date: NaiveDate) -> bool {
+        self.years.is_none_or(|years| years.contains(date.year()))
+    }
+
+    /// First day named in `from..=to`, in days since the epoch. Years and months that are not
+    /// named cost a step each.
     pub(super) fn first_day(&self, from: i64, to: i64) -> Option<i64> {
         let mut day = from;
         while day <= to {
@@ -156,10 +148,12 @@ impl Cron {
             if self.names_day(date) {
                 return Some(day);
             }
-            day += if self.names_month(date) {
-                1
-            } else {
+            day += if !self.names_year(date) {
+                days_in_year(date) - i64::from(date.ordinal0())
+            } else if !self.names_month(date) {
                 i64::from(date.num_days_in_month()) - i64::from(date.day0())
+            } else {
+                1
             };
         }
         None
@@ -173,105 +167,176 @@ impl Cron {
             if self.names_day(date) {
                 return Some(day);
             }
-            day -= if self.names_month(date) {
-                1
-            } else {
+            day -= if !self.names_year(date) {
+                i64::from(date.ordinal())
+            } else if !self.names_month(date) {
                 i64::from(date.day())
+            } else {
+                1
             };
         }
         None
     }
 
-    /// First minute named in `from..to`. Meant for spans of a few days.
-    pub(super) fn first_minute(&self, from: i64, to: i64) -> Option<i64> {
+    /// First second named in `from..to`. Meant for spans of a few days.
+    pub(super) fn first_time(&self, from: i64, to: i64) -> Option<i64> {
         let mut from = from;
         while from < to {
-            let day = from.div_euclid(MINUTES_A_DAY);
-            if date_of(day).is_some_and(|date| self.names_day(date))
-                && let Some(minute) = self.first_of_day(from.rem_euclid(MINUTES_A_DAY))
+            let day = from.div_euclid(SECONDS_A_DAY);
+            if let Some(second) = self.first_of_day(from.rem_euclid(SECONDS_A_DAY))
+                && date_of(day).is_some_and(|date| self.names_day(date))
             {
-                return Some(day * MINUTES_A_DAY + minute).filter(|&minute| minute < to);
+                return Some(day * SECONDS_A_DAY + second).filter(|&time| time < to);
             }
-            from = (day + 1) * MINUTES_A_DAY;
+            from = (day + 1) * SECONDS_A_DAY;
         }
         None
     }
 
-    /// Last minute named in `from..to`. Meant for spans of a few days.
-    pub(super) fn last_minute(&self, from: i64, to: i64) -> Option<i64> {
+    /// Last second named in `from..to`. Meant for spans of a few days.
+    pub(super) fn last_time(&self, from: i64, to: i64) -> Option<i64> {
         let mut to = to;
         while from < to {
-            let day = (to - 1).div_euclid(MINUTES_A_DAY);
-            if date_of(day).is_some_and(|date| self.names_day(date))
-                && let Some(minute) = self.last_of_day((to - 1).rem_euclid(MINUTES_A_DAY))
+            let day = (to - 1).div_euclid(SECONDS_A_DAY);
+            if let Some(second) = self.last_of_day((to - 1).rem_euclid(SECONDS_A_DAY))
+                && date_of(day).is_some_and(|date| self.names_day(date))
             {
-                return Some(day * MINUTES_A_DAY + minute).filter(|&minute| minute >= from);
+                return Some(day * SECONDS_A_DAY + second).filter(|&time| time >= from);
             }
-            to = day * MINUTES_A_DAY;
+            to = day * SECONDS_A_DAY;
         }
         None
     }
 
-    /// How many minutes are named in `from..to`. Costs a step a day.
-    pub(super) fn count_minutes(&self, from: i64, to: i64) -> u64 {
+    /// How many seconds are named in `from..to`. Costs a step a day.
+    pub(super) fn count_times(&self, from: i64, to: i64) -> u64 {
         let mut count = 0;
         let mut from = from;
         while from < to {
-            let day = from.div_euclid(MINUTES_A_DAY);
-            let end = ((day + 1) * MINUTES_A_DAY).min(to);
+            let day = from.div_euclid(SECONDS_A_DAY);
+            let end = ((day + 1) * SECONDS_A_DAY).min(to);
             if date_of(day).is_some_and(|date| self.names_day(date)) {
-                count += self.count_of_day_before(end - day * MINUTES_A_DAY)
-                    - self.count_of_day_before(from - day * MINUTES_A_DAY);
+                count += self.count_of_day_before(end - day * SECONDS_A_DAY)
+                    - self.count_of_day_before(from - day * SECONDS_A_DAY);
             }
             from = end;
         }
         count
     }
 
-    /// First minute of a day that is named, at or after `minute` of it.
-    fn first_of_day(&self, minute: i64) -> Option<i64> {
-        let (hour, minute) = (minute / 60, minute % 60);
-        if self.hours >> hour & 1 == 1
-            && let Some(minute) = first_bit(self.minutes & (u64::MAX << minute))
-        {
-            return Some(hour * 60 + minute);
+    /// First second of a day that is named, at or after `time` of it.
+    fn first_of_day(&self, time: i64) -> Option<i64> {
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        if self.has_hour(hour) {
+            if self.has_minute(minute)
+                && let Some(second) = first_bit(self.seconds & !below(second))
+            {
+                return Some(hour * 3600 + minute * 60 + second);
+            }
+            if let Some(minute) = first_bit(self.minutes & !below(minute + 1)) {
+                return Some(hour * 3600 + minute * 60 + first_bit(self.seconds)?);
+            }
         }
-        let hour = first_bit(u64::from(self.hours) & (u64::MAX << (hour + 1)))?;
-        Some(hour * 60 + first_bit(self.minutes)?)
+        let hour = first_bit(u64::from(self.hours) & !below(hour + 1))?;
+        Some(hour * 3600 + first_bit(self.minutes)? * 60 + first_bit(self.seconds)?)
     }
 
-    /// Last minute of a day that is named, at or before `minute` of it.
-    fn last_of_day(&self, minute: i64) -> Option<i64> {
-        let (hour, minute) = (minute / 60, minute % 60);
-        if self.hours >> hour & 1 == 1
-            && let Some(minute) = last_bit(self.minutes & below(minute + 1))
-        {
-            return Some(hour * 60 + minute);
+    /// Last second of a day that is named, at or before `time` of it.
+    fn last_of_day(&self, time: i64) -> Option<i64> {
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        if self.has_hour(hour) {
+            if self.has_minute(minute)
+                && let Some(second) = last_bit(self.seconds & below(second + 1))
+            {
+                return Some(hour * 3600 + minute * 60 + second);
+            }
+            if let Some(minute) = last_bit(self.minutes & below(minute)) {
+                return Some(hour * 3600 + minute * 60 + last_bit(self.seconds)?);
+            }
         }
         let hour = last_bit(u64::from(self.hours) & below(hour))?;
-        Some(hour * 60 + last_bit(self.minutes)?)
+        Some(hour * 3600 + last_bit(self.minutes)? * 60 + last_bit(self.seconds)?)
     }
 
-    /// How many minutes of a named day come before `minute`, 0 to 1440, of it.
-    fn count_of_day_before(&self, minute: i64) -> u64 {
-        let (hour, minute) = (minute / 60, minute % 60);
-        let hours = u64::from((u64::from(self.hours) & below(hour)).count_ones());
-        let begun = if u64::from(self.hours) >> hour & 1 == 1 {
-            u64::from((self.minutes & below(minute)).count_ones())
-        } else {
-            0
-        };
-        hours * u64::from(self.minutes.count_ones()) + begun
+    /// How many seconds of a named day come before `time`, 0 to 86,400, of it.
+    fn count_of_day_before(&self, time: i64) -> u64 {
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        let a_minute = ones(self.seconds);
+        let mut count = ones(u64::from(self.hours) & below(hour)) * ones(self.minutes) * a_minute;
+        if self.has_hour(hour) {
+            count += ones(self.minutes & below(minute)) * a_minute;
+            if self.has_minute(minute) {
+                count += ones(self.seconds & below(second));
+            }
+        }
+        count
+    }
+
+    fn has_hour(&self, hour: i64) -> bool {
+        u64::from(self.hours) >> hour & 1 == 1
+    }
+
+    fn has_minute(&self, minute: i64) -> bool {
+        self.minutes >> minute & 1 == 1
     }
 }
 
-fn date_of(day: i64) -> Option<NaiveDate> {
+impl Days {
+    fn compile(expression: &Expression) -> Days {
+        const ALL_DATES: u32 = !1;
+        const ALL_WEEKDAYS: u8 = 0x7f;
+        let grammar = expression.grammar;
+        if let DayField::MonthDay(day) = expression.days {
+            return Days::OfMonth(day);
+        }
+        if let DayField::MonthDay(day) = expression.weekdays {
+            return Days::OfMonth(day);
+        }
+        let dates = match &expression.days {
+            DayField::Items(items) => items
+                .iter()
+                .flat_map(|item| item.values(expression.day_field))
+                .fold(0, |bits, date| bits | 1 << date),
+            _ => ALL_DATES,
+        };
+        // Where 7 is Sunday as 0 is, it is the same bit.
+        let field = expression.weekday_field;
+        let weekdays = match &expression.weekdays {
+            DayField::Items(items) => items
+                .iter()
+                .flat_map(|item| item.values(field))
+                .fold(0, |bits, day| bits | 1 << ((day - field.low) % 7)),
+            _ => ALL_WEEKDAYS,
+        };
+        let restricts = |days: &DayField| match days {
+            DayField::Items(items) => !grammar.has_star(items),
+            _ => false,
+        };
+        Days::Sets {
+            dates,
+            weekdays,
+            either: grammar.question != super::dialect::Question::NoValue
+                && restricts(&expression.days)
+                && restricts(&expression.weekdays),
+        }
+    }
+}
+
+pub(super) fn date_of(day: i64) -> Option<NaiveDate> {
     NaiveDate::from_num_days_from_ce_opt(i32::try_from(day + EPOCH_FROM_CE).ok()?)
 }
 
-/// The bits below bit `n`, 0 to 63.
+fn days_in_year(date: NaiveDate) -> i64 {
+    if date.leap_year() { 366 } else { 365 }
+}
+
+/// The bits below bit `n`, 0 to 64.
 fn below(n: i64) -> u64 {
-    (1 << n) - 1
+    u64::MAX.checked_shr(64 - n as u32).unwrap_or(0)
+}
+
+fn ones(bits: u64) -> u64 {
+    u64::from(bits.count_ones())
 }
 
 fn first_bit(bits: u64) -> Option<i64> {

@@ -7,6 +7,14 @@ use super::error::ScheduleError;
 const PERIOD_MS_MIN: i64 = 1000;
 const PERIOD_MS_MAX: i64 = 366 * 86_400_000;
 
+/// The period of an expression that is an interval, in whatever dialect.
+pub(super) fn period_of(text: &str) -> Option<&str> {
+    let period = text.trim().strip_prefix("@every")?;
+    period
+        .starts_with([' ', '\t'])
+        .then(|| period.trim_matches([' ', '\t']))
+}
+
 /// A period: whole seconds, one second to 366 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Every {

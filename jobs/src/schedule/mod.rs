@@ -4,19 +4,23 @@
 //! in a stretch of time, never whether "it is that minute now": so a clock that jumps over a
 //! minute skips nothing and one that jumps back repeats nothing.
 //!
-//! Changes of the clock, by Vixie's rule: an expression whose minute or hour field begins with
-//! `*` means an interval and follows the clock face blindly: what a gap leaves out is not run, what
-//! a fold repeats is run again. Any other means times of the day and keeps its count: a
+//! Changes of the clock, by Vixie's rule: an expression that means an interval (in the dialect
+//! vixie one whose minute or hour field begins with `*`) follows the clock face
+//! blindly: what a gap leaves out is not run, what a fold repeats is run again. Any other means times of the day and keeps its count: a
 //! local time that a gap leaves out fires once, at the first instant after the gap, together
 //! with all others in the gap and named with them; a local time that a fold repeats fires in the
 //! first pass. A gap of more than three hours is a correction of the calendar (Samoa had no
 //! 30 December 2011), and nothing in it is caught up, as in Debian's cron.
 
 mod cron;
+mod dialect;
 mod error;
 mod every;
+mod expression;
 mod field;
 mod fires;
+mod foreign;
+mod month_day;
 mod zone;
 
 use std::collections::VecDeque;
@@ -26,13 +30,14 @@ use chrono_tz::Tz;
 use protocol::WallMs;
 use serde::{Deserialize, Serialize};
 
+pub use dialect::{Dialect, DialectError};
 pub use error::ScheduleError;
 pub(crate) use zone::{local_text, parse_local};
 
-use cron::Cron;
+use cron::{Cron, SECONDS_A_DAY};
 use every::Every;
+use expression::Expression;
 use fires::Fire;
-use zone::SECONDS_A_DAY;
 
 /// Schedules name instants of the years 1970 to 9999 and no others.
 const FIRST: WallMs = WallMs(0);
@@ -52,10 +57,13 @@ const EXPRESSION_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
-    /// Five fields, a macro, or `@every <duration>`.
+    /// The fields of its dialect, a macro, or `@every <duration>`.
     pub cron: String,
     /// IANA name, as `Asia/Shanghai`.
     pub timezone: String,
+    /// How `cron` is read.
+    #[serde(default, skip_serializing_if = "Dialect::is_default")]
+    pub dialect: Dialect,
 }
 
 /// A schedule that can be asked. Equal where it is written the same.
@@ -95,7 +103,8 @@ impl Schedule {
 
     /// The same with the errors of expression and zone together, never an empty list.
     pub(crate) fn parse_whole(spec: &ScheduleSpec) -> Result<Schedule, Vec<ScheduleError>> {
-        let (tz, rule) = match (parse_zone(&spec.timezone), Rule::parse(&spec.cron)) {
+        let rule = Rule::parse(&spec.cron, spec.dialect);
+        let (tz, rule) = match (parse_zone(&spec.timezone), rule) {
             (Ok(tz), Ok(rule)) => (tz, rule),
             (tz, rule) => return Err(rule.err().into_iter().chain(tz.err()).collect()),
         };
@@ -104,7 +113,11 @@ impl Schedule {
             tz,
             rule,
         };
-        if schedule.next_after(PROBE, PROBE).is_none() {
+        let probe = match &schedule.rule {
+            Rule::Cron(cron) if cron.ends() => WallMs(FIRST.0 - 1),
+            _ => PROBE,
+        };
+        if schedule.next_after(probe, probe).is_none() {
             return Err(vec![ScheduleError::new(
                 "cron",
                 &spec.cron,
@@ -118,6 +131,7 @@ impl Schedule {
         Ok(schedule)
     }
 
+    /// The schedule as written.
     pub fn spec(&self) -> &ScheduleSpec {
         &self.spec
     }
@@ -151,6 +165,18 @@ impl Schedule {
                 Some(self.plain(at))
             }
         }
+    }
+
+    /// The last instant before `before`, by the same anchor.
+    pub fn previous_before(&self, anchor: WallMs, before: WallMs) -> Option<Instant> {
+        let through = WallMs(before.0.saturating_sub(1));
+        self.newest(anchor, WallMs(FIRST.0 - 1), through, 1).pop()
+    }
+
+    /// What an instant stands for, if the schedule names it.
+    pub fn instant_at(&self, anchor: WallMs, at: WallMs) -> Option<Instant> {
+        self.next_after(anchor, WallMs(at.0.saturating_sub(1)))
+            .filter(|instant| instant.at == at)
     }
 
     /// All instants in (`after`, `through`], oldest first, each found when it is asked for.
@@ -226,7 +252,13 @@ impl Schedule {
     fn next_fire(&self, cron: &Cron, after: WallMs) -> Option<Fire> {
         let (after, end) = seconds(after, LAST);
         let mut day = after.div_euclid(SECONDS_A_DAY);
-        let last = (day + SEARCH_DAYS).min(end.div_euclid(SECONDS_A_DAY));
+        // Where years are written, the first of them may be far off, but they are few.
+        let search = if cron.ends() {
+            i64::MAX / 2
+        } else {
+            day + SEARCH_DAYS
+        };
+        let last = search.min(end.div_euclid(SECONDS_A_DAY));
         while let Some(found) = next_window(cron, day, last) {
             let fire = zone::pieces(self.tz, found)
                 .into_iter()
@@ -271,7 +303,7 @@ impl Schedule {
 }
 
 impl Rule {
-    fn parse(text: &str) -> Result<Rule, ScheduleError> {
+    fn parse(text: &str, dialect: Dialect) -> Result<Rule, ScheduleError> {
         if text.len() > EXPRESSION_BYTES_MAX {
             return Err(ScheduleError::new(
                 "cron",
@@ -280,12 +312,13 @@ impl Rule {
                 "write ranges and steps instead of long lists",
             ));
         }
-        match text.trim().strip_prefix("@every") {
-            Some(period) if period.starts_with([' ', '\t']) => {
-                Every::parse(period.trim_matches([' ', '\t'])).map(Rule::Every)
-            }
-            _ => Cron::parse(text).map(Rule::Cron),
+        if let Some(period) = every::period_of(text) {
+            return Every::parse(period).map(Rule::Every);
         }
+        Expression::parse(text, dialect.grammar())
+            .and_then(|expression| Cron::compile(&expression, text))
+            .map(Rule::Cron)
+            .map_err(|error| foreign::point_elsewhere(error, text, dialect))
     }
 }
 

@@ -9,7 +9,7 @@
 use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 
-pub(super) const SECONDS_A_DAY: i64 = 86_400;
+use super::cron::SECONDS_A_DAY;
 
 /// A stretch of one UTC day in which the offset is constant. Seconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,16 @@ pub(super) fn pieces(tz: Tz, day: i64) -> Vec<Piece> {
     let (begin, end) = (day * SECONDS_A_DAY, (day + 1) * SECONDS_A_DAY);
     // A fold of up to a day reaches over midnight: what the day before has seen counts too.
     let before = begin - SECONDS_A_DAY;
+    // Nearly every day.
+    let offset = offset_at(tz, begin);
+    if offset_at(tz, before) == offset && offset_at(tz, end) == offset {
+        return vec![Piece {
+            start: begin,
+            end,
+            offset,
+            seen: begin + offset,
+        }];
+    }
     let mut cuts = vec![before];
     push_changes(tz, before, begin, &mut cuts);
     if cuts.last() != Some(&begin) {

@@ -1,0 +1,246 @@
+//! A cron expression as written: fields of items, not yet the times they name.
+
+use super::dialect::{Dialect, Grammar, Question};
+use super::error::ScheduleError;
+use super::field::{Field, Item};
+use super::month_day::MonthDay;
+use crate::shown::shown;
+
+/// What a day field says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DayField {
+    /// `?`: the other field names the days.
+    NoValue,
+    Items(Vec<Item>),
+    /// `L`, `15W`, `6#3`: one day of each month, or none.
+    MonthDay(MonthDay),
+}
+
+/// A field's items with the field they belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Items {
+    pub(super) field: &'static Field,
+    pub(super) items: Vec<Item>,
+}
+
+impl Items {
+    /// The values named; some may come more than once.
+    pub(super) fn values(&self) -> impl Iterator<Item = u16> {
+        let field = self.field;
+        self.items.iter().flat_map(move |item| item.values(field))
+    }
+}
+
+/// A parsed expression: every field is in order for itself.
+#[derive(Clone, Debug)]
+pub(super) struct Expression {
+    pub(super) grammar: &'static Grammar,
+    /// `None` where the dialect has no seconds: then it is second 0.
+    pub(super) seconds: Option<Items>,
+    pub(super) minutes: Items,
+    pub(super) hours: Items,
+    pub(super) days: DayField,
+    pub(super) months: Items,
+    pub(super) weekdays: DayField,
+    /// Of the weekday items: the field, whose numbering differs between dialects.
+    pub(super) weekday_field: &'static Field,
+    pub(super) day_field: &'static Field,
+    /// `None` where none are written: then it is every year.
+    pub(super) years: Option<Items>,
+}
+
+const MACROS: [(&str, &str); 7] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+];
+
+impl Expression {
+    /// Reads the fields of a dialect, or a macro, which means the same in all of them.
+    pub(super) fn parse(
+        text: &str,
+        grammar: &'static Grammar,
+    ) -> Result<Expression, ScheduleError> {
+        let first = text.split_ascii_whitespace().next().unwrap_or_default();
+        if first.starts_with('@') {
+            let fields = macro_fields(text.trim_matches([' ', '\t']))?;
+            return Expression::parse_fields(fields, Dialect::Vixie.grammar());
+        }
+        if let Some(zone) = first
+            .strip_prefix("CRON_TZ=")
+            .or_else(|| first.strip_prefix("TZ="))
+        {
+            return Err(ScheduleError::new(
+                "cron",
+                text,
+                "has the zone in it",
+                format!("leave that out and write `{}` as the timezone", shown(zone)),
+            ));
+        }
+        Expression::parse_fields(text, grammar)
+    }
+
+    fn parse_fields(text: &str, grammar: &'static Grammar) -> Result<Expression, ScheduleError> {
+        let written: Vec<&str> = text
+            .split([' ', '\t'])
+            .filter(|field| !field.is_empty())
+            .collect();
+        let most = grammar.fields.len();
+        if written.len() > most || written.len() < most - grammar.optional {
+            return Err(refuse_count(text, written.len(), grammar));
+        }
+        let mut fields = grammar.fields.iter().zip(written).peekable();
+        let mut next = || fields.next().expect("their number was compared");
+        let items = |(field, text): (&'static Field, &str)| {
+            let items = field.parse(grammar, text)?;
+            Ok(Items { field, items })
+        };
+        let seconds = match grammar.fields[0].name {
+            "second" => Some(items(next())?),
+            _ => None,
+        };
+        let (minutes, hours) = (items(next())?, items(next())?);
+        let (day_field, day) = next();
+        let days = parse_day(grammar, day_field, day)?;
+        let months = items(next())?;
+        let (weekday_field, weekday) = next();
+        let weekdays = parse_day(grammar, weekday_field, weekday)?;
+        let years = fields.next().map(items).transpose()?;
+        let expression = Expression {
+            grammar,
+            seconds,
+            minutes,
+            hours,
+            days,
+            months,
+            weekdays,
+            weekday_field,
+            day_field,
+            years,
+        };
+        expression.check_one_day_field(day, weekday)?;
+        Ok(expression)
+    }
+
+    /// Where a field can say nothing, exactly one of the two must. `*` in both is taken for it:
+    /// Spring's schedules are written so, and nothing else can be meant.
+    fn check_one_day_field(&self, day: &str, weekday: &str) -> Result<(), ScheduleError> {
+        if self.grammar.question != Question::NoValue {
+            return Ok(());
+        }
+        let (field, text, reason, remedy) = match (&self.days, &self.weekdays) {
+            (DayField::NoValue, DayField::NoValue) => (
+                self.weekday_field,
+                weekday,
+                "leaves the days to the day of month, which says `?` too".to_owned(),
+                "write `*` as day of month for every day",
+            ),
+            (DayField::NoValue, _) | (_, DayField::NoValue) => return Ok(()),
+            _ if day == "*" && weekday == "*" => return Ok(()),
+            _ if day == "*" => (
+                self.day_field,
+                day,
+                format!(
+                    "names days, and so does the day of week `{weekday}`: Quartz takes one of the two"
+                ),
+                "write `?` as day of month",
+            ),
+            _ => (
+                self.weekday_field,
+                weekday,
+                format!(
+                    "names days, and so does the day of month `{day}`: Quartz takes one of the two"
+                ),
+                "write `?` in one of them, or make a job of each",
+            ),
+        };
+        Err(field.refuse(text, reason, remedy))
+    }
+
+    pub(super) fn has_month_day(&self) -> bool {
+        [&self.days, &self.weekdays]
+            .iter()
+            .any(|days| matches!(days, DayField::MonthDay(_)))
+    }
+
+    /// Seconds, minutes and hours mean an interval, not times of the clock face.
+    pub(super) fn is_interval(&self) -> bool {
+        [
+            self.seconds.as_ref(),
+            Some(&self.minutes),
+            Some(&self.hours),
+        ]
+        .into_iter()
+        .flatten()
+        .any(|field| self.grammar.is_interval(&field.items))
+    }
+}
+
+fn parse_day(
+    grammar: &Grammar,
+    field: &'static Field,
+    text: &str,
+) -> Result<DayField, ScheduleError> {
+    if text == "?" && grammar.question == Question::NoValue {
+        return Ok(DayField::NoValue);
+    }
+    // The week's last day, as Quartz counts.
+    if grammar.has_day_words() && field.names.len() == 7 && text.eq_ignore_ascii_case("L") {
+        return Ok(DayField::Items(vec![Item::One(field.high)]));
+    }
+    if grammar.has_day_words()
+        && let Some(day) = MonthDay::parse(grammar, field, text)
+    {
+        return Ok(DayField::MonthDay(day));
+    }
+    field.parse(grammar, text).map(DayField::Items)
+}
+
+fn refuse_count(text: &str, found: usize, grammar: &Grammar) -> ScheduleError {
+    let right = match grammar.fields.len() - grammar.optional {
+        5 => "five",
+        _ => "six or seven",
+    };
+    let plural = if found == 1 { "" } else { "s" };
+    let quartz = if right == "five" && matches!(found, 6 | 7) {
+        " (six or seven, the second first, are the dialect quartz)"
+    } else {
+        ""
+    };
+    ScheduleError::new(
+        "cron",
+        text,
+        format!("has {found} field{plural}, not {right}{quartz}"),
+        format!("write {}", grammar.form),
+    )
+}
+
+fn macro_fields(text: &str) -> Result<&'static str, ScheduleError> {
+    if let Some((_, fields)) = MACROS.iter().find(|(name, _)| *name == text) {
+        return Ok(fields);
+    }
+    let refuse =
+        |reason: &str, remedy: String| Err(ScheduleError::new("cron", text, reason, remedy));
+    if text == "@reboot" {
+        return refuse(
+            "is no time, and no machine of the fleet is the one whose start would count",
+            "give the job a schedule, or start it with the host's own init".to_owned(),
+        );
+    }
+    let known = MACROS.iter().map(|(name, _)| *name);
+    match crate::nearest::nearest(text, known.chain(["@every"])) {
+        Some("@every") => refuse(
+            "is not an interval",
+            "write `@every` and a duration, for example `@every 1h30m`".to_owned(),
+        ),
+        Some(name) => refuse("is not a known macro", format!("write `{name}`")),
+        None => refuse(
+            "is not a known macro",
+            "write the fields, `@every 1h30m`, or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually".to_owned(),
+        ),
+    }
+}

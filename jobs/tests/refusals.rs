@@ -1,0 +1,472 @@
+//! What is refused, and what its writer is told: the field, the text, the reason, what to write
+//! instead, and which dialect means what seems to be wanted.
+
+#![allow(clippy::unwrap_used)] // a test fails by panic
+
+use jobs::{Dialect, Schedule, ScheduleError, ScheduleSpec};
+
+fn refuse(dialect: Dialect, cron: &str, timezone: &str) -> ScheduleError {
+    let spec = ScheduleSpec {
+        cron: cron.to_owned(),
+        timezone: timezone.to_owned(),
+        dialect,
+    };
+    match Schedule::parse(&spec) {
+        Ok(_) => panic!("accepted: {spec:?}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn expressions() {
+    use Dialect::{Kubernetes, Quartz, Vixie};
+    for (dialect, cron, other, told) in [
+        (
+            Vixie,
+            "",
+            None,
+            "cron `` has 0 fields, not five; write minute, hour, day of month, month and day of week, for example `30 23 * * *`",
+        ),
+        (
+            Vixie,
+            "* * * * * *",
+            Some(Quartz),
+            "cron `* * * * * *` has 6 fields, not five (six or seven, the second first, are the dialect quartz); write minute, hour, day of month, month and day of week, for example `30 23 * * *`; or set its dialect to quartz, which reads it as it stands",
+        ),
+        (
+            Vixie,
+            "TZ=UTC 0 0 * * *",
+            None,
+            "cron `TZ=UTC 0 0 * * *` has the zone in it; leave that out and write `UTC` as the timezone",
+        ),
+        (
+            Vixie,
+            "60 * * * *",
+            None,
+            "minute `60` is outside 0-59; write a number from 0 to 59",
+        ),
+        (
+            Vixie,
+            "* 99999999999 * * *",
+            None,
+            "hour `99999999999` has a number of more than two digits, outside 0-23; write a number from 0 to 23",
+        ),
+        (
+            Vixie,
+            "5-3 * * * *",
+            None,
+            "minute `5-3` is a range that runs backwards and would name nothing; write two ranges, `5-59,0-3`",
+        ),
+        (
+            Vixie,
+            "0 0 * * 6-1",
+            None,
+            "day of week `6-1` is a range that runs backwards and would name nothing; write two ranges, `6,0-1`",
+        ),
+        (
+            Vixie,
+            "0 0 * * 7-1",
+            None,
+            "day of week `7-1` is a range that runs backwards and would name nothing; write `0-1`",
+        ),
+        (
+            Vixie,
+            "5/15 * * * *",
+            Some(Kubernetes),
+            "minute `5/15` has a step after a single value; write a range before the step, `5-59/15`; or set its dialect to kubernetes, which reads it as it stands",
+        ),
+        (
+            Vixie,
+            "*/0 * * * *",
+            None,
+            "minute `*/0` has a step that is not a number from 1 to 9999; write for example `*/15`",
+        ),
+        (
+            Vixie,
+            "1,,2 * * * *",
+            None,
+            "minute `1,,2` has an empty place in its list; write one comma between two values and none at the ends",
+        ),
+        (
+            Vixie,
+            "0-10-20 * * * *",
+            None,
+            "minute `0-10-20` has more than one `-`; write ranges as low-high, several of them with commas between",
+        ),
+        (
+            Vixie,
+            "-5 * * * *",
+            None,
+            "minute `-5` has a number missing; write `*`, `*/2`, `0`, `0-59`, `0-59/2` or several with commas between",
+        ),
+        (
+            Vixie,
+            "5* * * * *",
+            None,
+            "minute `5*` is not a value of this field, 0-59; write `*`, `*/2`, `0`, `0-59`, `0-59/2` or several with commas between",
+        ),
+        (
+            Vixie,
+            "0 0 ? * *",
+            Some(Kubernetes),
+            "day of month `?` has `?`, Quartz's sign for no value; write `*`; or set its dialect to kubernetes, which reads it as it stands",
+        ),
+        (
+            Vixie,
+            "0 0 L * *",
+            Some(Quartz),
+            "day of month `L` has `L` or `W`, Quartz's signs for the last day and the nearest working day; name the days, for example `28-31`, and let the program look whether it is the last; or set its dialect to quartz and write `0 0 0 L * ?`",
+        ),
+        (
+            Vixie,
+            "0 0 1 L 5L",
+            None,
+            "month `L` is not a value of this field, 1-12 or jan-dec; write `*`, `*/2`, `1`, `1-12`, `1-12/2` or several with commas between",
+        ),
+        (
+            Vixie,
+            "0 0 * * 5#3",
+            Some(Quartz),
+            "day of week `5#3` has `#`, Quartz's sign for the nth weekday of a month; name the days of the month, for example `15-21` with `*/7` as day of week for the third Sunday; or set its dialect to quartz and write `0 0 0 ? * 6#3`",
+        ),
+        (
+            Vixie,
+            "0~30 * * * *",
+            None,
+            "minute `0~30` has `~`, cronie's sign for a value chosen at random; write one fixed value",
+        ),
+        (
+            Vixie,
+            "H * * * *",
+            None,
+            "minute `H` has `H`, Jenkins's sign for a value chosen by hash; write one fixed value",
+        ),
+        (
+            Vixie,
+            "0 0 * * monday",
+            None,
+            "day of week `monday` has a name of more than three letters; write `mon`",
+        ),
+        (
+            Vixie,
+            "0 0 30 2 *",
+            None,
+            "cron `0 0 30 2 *` would never fire: no month it names has such a day in any year; write a day that exists, for example `28-31`, or another month",
+        ),
+        (
+            Vixie,
+            "0 0 31 2,4 *",
+            None,
+            "cron `0 0 31 2,4 *` would never fire: no month it names has such a day in any year; write a day that exists, for example `28-31`, or another month",
+        ),
+        (
+            Vixie,
+            "@Daily",
+            None,
+            "cron `@Daily` is not a known macro; write `@daily`",
+        ),
+        (
+            Vixie,
+            "@reboot",
+            None,
+            "cron `@reboot` is no time, and no machine of the fleet is the one whose start would count; give the job a schedule, or start it with the host's own init",
+        ),
+        (
+            Vixie,
+            "@every",
+            None,
+            "cron `@every` is not an interval; write `@every` and a duration, for example `@every 1h30m`",
+        ),
+        (
+            Vixie,
+            "@every 500ms",
+            None,
+            "period `500ms` is outside 1s to 366d; write a period of at least a second and at most a year",
+        ),
+        (
+            Vixie,
+            "@every 1s500ms",
+            None,
+            "period `1s500ms` is not a whole number of seconds; write whole seconds",
+        ),
+        (
+            Vixie,
+            "@every 90",
+            None,
+            "period `90` has no unit; write for example 90s",
+        ),
+        (
+            Vixie,
+            "*/5 2 8-14 3 */7",
+            None,
+            "cron `*/5 2 8-14 3 */7` never fires in America/New_York: every local time it names is left out when the clock goes forward; write a fixed minute and hour, which fire after the gap, or another hour",
+        ),
+        (
+            Vixie,
+            "0 0 1 1 1 2025",
+            None,
+            "cron `0 0 1 1 1 2025` has 6 fields, not five (six or seven, the second first, are the dialect quartz); write minute, hour, day of month, month and day of week, for example `30 23 * * *`",
+        ),
+        (
+            Vixie,
+            "0 30 2 * * ?",
+            Some(Quartz),
+            "cron `0 30 2 * * ?` has 6 fields, not five (six or seven, the second first, are the dialect quartz); write minute, hour, day of month, month and day of week, for example `30 23 * * *`; or set its dialect to quartz, which reads it as it stands",
+        ),
+        (
+            Vixie,
+            "30 2",
+            None,
+            "cron `30 2` has 2 fields, not five; write minute, hour, day of month, month and day of week, for example `30 23 * * *`",
+        ),
+        (
+            Quartz,
+            "30 2 * * *",
+            Some(Vixie),
+            "cron `30 2 * * *` has 5 fields, not six or seven; write second, minute, hour, day of month, month, day of week and, if wanted, year, for example `0 30 23 * * ?`; or set its dialect to vixie, which reads it as it stands",
+        ),
+        (
+            Quartz,
+            "30 2 * * 5L",
+            None,
+            "cron `30 2 * * 5L` has 5 fields, not six or seven; write second, minute, hour, day of month, month, day of week and, if wanted, year, for example `0 30 23 * * ?`, here perhaps `0 30 2 ? * 6L`",
+        ),
+        (
+            Quartz,
+            "0 0 12 ? * 0",
+            None,
+            "day of week `0` is outside 1-7 or sun-sat; write `1` or `SUN` for Sunday: this dialect counts Sunday as 1, Monday as 2 and Saturday as 7",
+        ),
+        (
+            Quartz,
+            "0 0 12 1 * MON",
+            None,
+            "day of week `MON` names days, and so does the day of month `1`: Quartz takes one of the two; write `?` in one of them, or make a job of each",
+        ),
+        (
+            Quartz,
+            "0 0 12 * * MON",
+            None,
+            "day of month `*` names days, and so does the day of week `MON`: Quartz takes one of the two; write `?` as day of month",
+        ),
+        (
+            Quartz,
+            "0 0 12 ? * ?",
+            None,
+            "day of week `?` leaves the days to the day of month, which says `?` too; write `*` as day of month for every day",
+        ),
+        (
+            Quartz,
+            "0 0 12 L-31 * ?",
+            None,
+            "day of month `L-31` is no form of `L`, `W` or `#` that this field knows; write `L`, `L-3` (at most `L-30`), `LW`, `L-3W` or `15W`",
+        ),
+        (
+            Quartz,
+            "0 0 12 L,15 * ?",
+            None,
+            "day of month `L` stands beside other values, and Quartz knows it only alone in its field; write it alone, and make a job of each",
+        ),
+        (
+            Quartz,
+            "0 0 12 ? * 6#6",
+            None,
+            "day of week `6#6` is no form of `L`, `W` or `#` that this field knows; write `L`, `6L` or `6#3`, with 1 (SUN) to 7 (SAT) and the first to fifth of a month",
+        ),
+        (
+            Quartz,
+            "0 0 12 ? * 6L,2",
+            None,
+            "day of week `6L` stands beside other values, and Quartz knows it only alone in its field; write it alone, and make a job of each",
+        ),
+        (
+            Quartz,
+            "0/60 * * * * ?",
+            None,
+            "second `0/60` has a step that is not a number from 1 to 59; write for example `*/15`",
+        ),
+        (
+            Quartz,
+            "0 0 0/24 * * ?",
+            None,
+            "hour `0/24` has a step that is not a number from 1 to 23; write for example `*/6`",
+        ),
+        (
+            Quartz,
+            "0 0 0 30 2 ?",
+            None,
+            "cron `0 0 0 30 2 ?` would never fire: no month it names has such a day in any year; write a day that exists, for example `L`, or another month",
+        ),
+        (
+            Quartz,
+            "0 0 0 29 2 ? 2025-2027",
+            None,
+            "cron `0 0 0 29 2 ? 2025-2027` would never fire: no month it names has such a day in the years written; write a day that exists, for example `L`, or another month",
+        ),
+        (
+            Quartz,
+            "0 0 0 1 1 ? 2100",
+            None,
+            "year `2100` is outside 1970-2099; write a number from 1970 to 2099",
+        ),
+        (
+            Quartz,
+            "0 0 0 1 1 ? 2030-2025",
+            None,
+            "year `2030-2025` is a range that runs backwards and would name nothing; write the earlier one first, `2025-2030`",
+        ),
+        (
+            Quartz,
+            "0 ? 0 * * ?",
+            None,
+            "minute `?` has `?`, which only the two day fields may have; write `*`",
+        ),
+        (
+            Quartz,
+            "0 0 0 ?,3 * ?",
+            None,
+            "day of month `?` has `?` beside other values, and `?` says that the field names no days; write `?` alone, or leave it out",
+        ),
+        (
+            Quartz,
+            "0 0 12 ? * MONDAY",
+            None,
+            "day of week `MONDAY` has a name of more than three letters; write `mon`",
+        ),
+        (
+            Quartz,
+            "@every 1.5h",
+            None,
+            "period `1.5h` has a fraction; write whole numbers, for example 1h30m for 1.5h",
+        ),
+        (
+            Quartz,
+            "0 0 12 W * ?",
+            None,
+            "day of month `W` is no form of `L`, `W` or `#` that this field knows; write `L`, `L-3` (at most `L-30`), `LW`, `L-3W` or `15W`",
+        ),
+        (
+            Quartz,
+            "0 0 0 1 13 ?",
+            None,
+            "month `13` is outside 1-12 or jan-dec; write a number from 1 to 12",
+        ),
+        (
+            Quartz,
+            "0 0 0 ? 2 7#5 2025-2026",
+            None,
+            "cron `0 0 0 ? 2 7#5 2025-2026` would never fire: no month it names has such a day in the years written; write a day that exists, for example `L`, or another month",
+        ),
+        (
+            Kubernetes,
+            "0 0 * * 7",
+            Some(Vixie),
+            "day of week `7` is outside 0-6 or sun-sat; write `0` or `sun` for Sunday; or set its dialect to vixie, which reads it as it stands",
+        ),
+        (
+            Kubernetes,
+            "0 0 * * fri-mon",
+            None,
+            "day of week `fri-mon` is a range that runs backwards and would name nothing; write two ranges, `5-6,0-1`",
+        ),
+        (
+            Kubernetes,
+            "0 0 * * sat-sun",
+            Some(Vixie),
+            "day of week `sat-sun` is a range that runs backwards and would name nothing; write two ranges, `6,0`; or set its dialect to vixie, which reads it as it stands",
+        ),
+        (
+            Kubernetes,
+            "TZ=Asia/Tokyo 0 0 * * *",
+            None,
+            "cron `TZ=Asia/Tokyo 0 0 * * *` has the zone in it; leave that out and write `Asia/Tokyo` as the timezone",
+        ),
+        (
+            Kubernetes,
+            "CRON_TZ=Asia/Tokyo * * * *",
+            None,
+            "cron `CRON_TZ=Asia/Tokyo * * * *` has the zone in it; leave that out and write `Asia/Tokyo` as the timezone",
+        ),
+        (
+            Kubernetes,
+            "0 22-2 * * *",
+            None,
+            "hour `22-2` is a range that runs backwards and would name nothing; write two ranges, `22-23,0-2`",
+        ),
+        (
+            Kubernetes,
+            "0 0 31 2 ?",
+            None,
+            "cron `0 0 31 2 ?` would never fire: no month it names has such a day in any year; write a day that exists, for example `28-31`, or another month",
+        ),
+        (
+            Kubernetes,
+            "* * * * * *",
+            Some(Quartz),
+            "cron `* * * * * *` has 6 fields, not five (six or seven, the second first, are the dialect quartz); write minute, hour, day of month, month and day of week, for example `30 23 * * *`; or set its dialect to quartz, which reads it as it stands",
+        ),
+        (
+            Kubernetes,
+            "0 0 L * ?",
+            Some(Quartz),
+            "day of month `L` has `L` or `W`, Quartz's signs for the last day and the nearest working day; name the days, for example `28-31`, and let the program look whether it is the last; or set its dialect to quartz and write `0 0 0 L * ?`",
+        ),
+        (
+            Kubernetes,
+            "@every 1h30",
+            None,
+            "period `1h30` has no unit; write for example 30s",
+        ),
+    ] {
+        let error = refuse(dialect, cron, "America/New_York");
+        assert_eq!(error.to_string(), told, "{dialect} {cron}");
+        assert_eq!(error.dialect, other, "{dialect} {cron}");
+    }
+}
+
+#[test]
+fn zones() {
+    for (timezone, told) in [
+        (
+            "Asia/Shanghia",
+            "timezone `Asia/Shanghia` is not a known time zone; did you mean `Asia/Shanghai`?",
+        ),
+        (
+            "+08:00",
+            "timezone `+08:00` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+        ),
+        (
+            "",
+            "timezone `` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+        ),
+    ] {
+        let error = refuse(Dialect::Vixie, "@daily", timezone);
+        assert_eq!(error.to_string(), told);
+    }
+}
+
+/// What another dialect is said to read, it reads.
+#[test]
+fn a_dialect_that_is_pointed_to_reads_it() {
+    let timezone = "Etc/UTC";
+    for dialect in Dialect::ALL {
+        for cron in [
+            "* * * * * *",
+            "5/15 * * * *",
+            "0 0 * * 7",
+            "0 0 * * ?",
+            "30 2 * * mon",
+        ] {
+            let spec = |dialect| ScheduleSpec {
+                cron: cron.to_owned(),
+                timezone: timezone.to_owned(),
+                dialect,
+            };
+            if let Err(error) = Schedule::parse(&spec(dialect)) {
+                let other = error.dialect.unwrap();
+                assert_ne!(other, dialect, "{cron}");
+                assert!(Schedule::parse(&spec(other)).is_ok(), "{cron} {other}");
+            }
+        }
+    }
+}
