@@ -79,6 +79,8 @@ pub(crate) enum Command {
     /// Make the cluster's authority, and certificates by which its parts know each other
     #[command(subcommand)]
     Ca(Ca),
+    /// Print the SQL by which a job's own database refuses replaced processes
+    Guard(Guard),
 }
 
 /// Options of every command that asks a coordinator.
@@ -364,6 +366,19 @@ pub(crate) enum Ca {
 pub(crate) enum Role {
     Agent,
     Coordinator,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Guard {
+    /// Which database the job writes to
+    #[arg(value_name = "DATABASE", value_enum)]
+    pub(crate) database: Database,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
 }
 
 fn parse_reason(text: &str) -> Result<String, String> {

@@ -44,5 +44,6 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Confirm(options) => commands::act::confirm(&options),
         Command::Logs(options) => commands::logs::logs(&options),
         Command::Ca(what) => commands::ca::ca(what),
+        Command::Guard(options) => commands::guard::guard(&options),
     }
 }

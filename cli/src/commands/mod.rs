@@ -5,6 +5,7 @@ pub(crate) mod apply;
 pub(crate) mod ca;
 pub(crate) mod describe;
 pub(crate) mod get;
+pub(crate) mod guard;
 pub(crate) mod logs;
 
 use nix::unistd::{User, getuid};

@@ -16,6 +16,17 @@ fn help_and_version_are_data() {
 }
 
 #[test]
+fn the_guard_is_printed_as_it_stands_in_its_file() {
+    let place = Place::new();
+    for (database, script) in [
+        ("sqlite", include_str!("../../src/guard/sqlite.sql")),
+        ("postgres", include_str!("../../src/guard/postgres.sql")),
+    ] {
+        assert_eq!(place.matins(&["guard", database]).done(), script);
+    }
+}
+
+#[test]
 fn a_wrong_command_line_is_status_2() {
     let place = Place::new();
     for (arguments, words) in [
@@ -49,6 +60,7 @@ fn a_wrong_command_line_is_status_2() {
             &["dev", "--jobs", "x", "--exit-after", "90"],
             &["has no unit"],
         ),
+        (&["guard", "mysql"], &["mysql", "sqlite, postgres"]),
     ] {
         place.matins(arguments).refused(2, words);
     }

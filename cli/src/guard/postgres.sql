@@ -1,0 +1,175 @@
+-- Matins guard for PostgreSQL 11 or later, first form. Apply it once to the job's own database, as the role the job
+-- writes as; applying it again changes nothing.
+--
+--     matins guard postgres | psql -X -v ON_ERROR_STOP=1 DATABASE
+--
+-- What each statement promises, and to whom, is in docs/GUARD.md. A job calls
+--
+--     SELECT matins.claim(job, fire_time, shard, token, fence);            at its start, committed before anything else
+--     SELECT matins.guard(job, fire_time, shard, token, fence);            first in every transaction that writes
+--     SELECT matins.done(job, fire_time, shard, shards, token, fence);     with, or after, its last write
+--     SELECT matins.publish(job, fire_time, shard, shards, token, fence);  in a transaction of its own: true, publish now
+--
+-- Rows are locked in one order everywhere: job, publication, shards. Who only checks shares its locks, so shards do
+-- not wait for each other; who replaces somebody waits for that one's open transactions to end.
+
+BEGIN;
+SET LOCAL client_min_messages = warning;
+
+DO $$
+BEGIN
+    -- Two that apply this at once go one after the other.
+    PERFORM pg_advisory_xact_lock(hashtext('matins guard'));
+    IF to_regnamespace('matins') IS NULL THEN
+        CREATE SCHEMA matins;
+    END IF;
+END
+$$;
+
+-- The newest execution of each job that has claimed a shard. Not used where MATINS_FENCE is unset.
+CREATE TABLE IF NOT EXISTS matins.jobs (
+    job text PRIMARY KEY,
+    fence bigint NOT NULL
+);
+
+-- The newest attempt at each shard, and whether it has done its work.
+CREATE TABLE IF NOT EXISTS matins.shards (
+    job text NOT NULL,
+    fire_time text NOT NULL,
+    shard bigint NOT NULL,
+    token bigint NOT NULL,
+    claimed_at timestamptz NOT NULL,
+    done_of bigint,              -- of how many shards it has done this one; null until then
+    changed_in bigint NOT NULL,  -- transaction that claimed it or marked it done
+    PRIMARY KEY (job, fire_time, shard)
+);
+
+-- What was published of each fire.
+CREATE TABLE IF NOT EXISTS matins.publications (
+    job text NOT NULL,
+    fire_time text NOT NULL,
+    token_sum numeric NOT NULL,  -- of the attempts whose work it was: higher as soon as a shard is done once more
+    times bigint NOT NULL,
+    published_at timestamptz,
+    PRIMARY KEY (job, fire_time)
+);
+
+CREATE OR REPLACE FUNCTION matins.refuse_replaced(
+    job text, fire_time text, shard bigint, what text, mine bigint, newer bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% % shard %: % % was replaced by %: this process was replaced; stop',
+        job, fire_time, shard, what, mine, newer
+        USING ERRCODE = 'MT001', HINT = 'End now and write nothing: whoever replaced this process does its work.';
+END
+$$;
+
+-- Nobody with another token or fence can have a row of this shard, or of this job, open until this transaction ends.
+CREATE OR REPLACE FUNCTION matins.hold(job text, fire_time text, shard bigint, token bigint, fence bigint)
+RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    newest_fence bigint;
+    newest_token bigint;
+    changed_in bigint;
+BEGIN
+    IF job IS NULL OR fire_time IS NULL OR shard IS NULL OR token IS NULL THEN
+        RAISE EXCEPTION 'matins: job, fire_time, shard or token is null'
+            USING ERRCODE = 'MT002', HINT = 'Give what MATINS_JOB, _FIRE_TIME, _SHARD and _TOKEN hold.';
+    END IF;
+    IF fence IS NOT NULL THEN
+        SELECT j.fence INTO newest_fence FROM matins.jobs AS j WHERE j.job = hold.job FOR SHARE;
+        IF newest_fence > fence THEN
+            PERFORM matins.refuse_replaced(job, fire_time, shard, 'fence', fence, newest_fence);
+        END IF;
+    END IF;
+    SELECT s.token, s.changed_in INTO newest_token, changed_in FROM matins.shards AS s
+     WHERE s.job = hold.job AND s.fire_time = hold.fire_time AND s.shard = hold.shard
+       FOR SHARE;
+    IF newest_token > token THEN
+        PERFORM matins.refuse_replaced(job, fire_time, shard, 'token', token, newest_token);
+    END IF;
+    IF newest_token IS DISTINCT FROM token OR (fence IS NOT NULL AND newest_fence IS DISTINCT FROM fence) THEN
+        RAISE EXCEPTION '% % shard %: token % has not claimed this shard', job, fire_time, shard, token
+            USING ERRCODE = 'MT002', HINT = 'Call matins.claim with the same arguments first, and commit.';
+    END IF;
+    RETURN changed_in;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION matins.claim(job text, fire_time text, shard bigint, token bigint, fence bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF fence IS NOT NULL THEN
+        INSERT INTO matins.jobs VALUES (job, fence) ON CONFLICT DO NOTHING;
+        UPDATE matins.jobs AS j SET fence = claim.fence WHERE j.job = claim.job AND j.fence < claim.fence;
+    END IF;
+    INSERT INTO matins.shards VALUES (job, fire_time, shard, token, clock_timestamp(), NULL, txid_current())
+        ON CONFLICT DO NOTHING;
+    UPDATE matins.shards AS s
+       SET token = claim.token, claimed_at = clock_timestamp(), done_of = NULL, changed_in = txid_current()
+     WHERE s.job = claim.job AND s.fire_time = claim.fire_time AND s.shard = claim.shard AND s.token < claim.token;
+    PERFORM matins.hold(job, fire_time, shard, token, fence);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION matins.guard(job text, fire_time text, shard bigint, token bigint, fence bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    -- A snapshot taken before the claim was through may lack what the one replaced wrote last, and a full recompute
+    -- would leave those rows standing. Under read committed every statement takes a new one.
+    IF matins.hold(job, fire_time, shard, token, fence) = txid_current()
+        AND current_setting('transaction_isolation') <> 'read committed'
+    THEN
+        RAISE EXCEPTION '% % shard %: claimed in the transaction that writes', job, fire_time, shard
+            USING ERRCODE = 'MT002', HINT = 'Commit matins.claim before you begin the transaction that writes.';
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION matins.done(
+    job text, fire_time text, shard bigint, shards bigint, token bigint, fence bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM matins.hold(job, fire_time, shard, token, fence);
+    IF shards IS NULL OR shard < 0 OR shard >= shards THEN
+        RAISE EXCEPTION '% %: there is no shard % of %', job, fire_time, shard, shards
+            USING ERRCODE = 'MT002', HINT = 'Give what MATINS_SHARD and MATINS_SHARDS hold: shards count from 0.';
+    END IF;
+    UPDATE matins.shards AS s SET done_of = done.shards, changed_in = txid_current()
+     WHERE s.job = done.job AND s.fire_time = done.fire_time AND s.shard = done.shard
+       AND s.done_of IS DISTINCT FROM done.shards;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION matins.publish(
+    job text, fire_time text, shard bigint, shards bigint, token bigint, fence bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    shards_done bigint;
+    done_token_sum numeric;
+BEGIN
+    -- Of two that finish at once, each must see the other's mark; neither would, had it not committed its own.
+    IF matins.hold(job, fire_time, shard, token, fence) = txid_current() THEN
+        RAISE EXCEPTION '% % shard %: published in the transaction that claimed it or marked it done',
+            job, fire_time, shard
+            USING ERRCODE = 'MT002', HINT = 'Commit that one, and call matins.publish in a transaction of its own.';
+    END IF;
+    INSERT INTO matins.publications VALUES (job, fire_time, 0, 0, NULL) ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM matins.publications AS p
+      WHERE p.job = publish.job AND p.fire_time = publish.fire_time FOR UPDATE;
+    -- No shard can be claimed anew until this transaction ends.
+    PERFORM 1 FROM matins.shards AS s
+      WHERE s.job = publish.job AND s.fire_time = publish.fire_time ORDER BY s.shard FOR SHARE;
+    SELECT count(*), sum(s.token) INTO shards_done, done_token_sum FROM matins.shards AS s
+     WHERE s.job = publish.job AND s.fire_time = publish.fire_time AND s.done_of = publish.shards;
+    IF shards_done IS DISTINCT FROM shards THEN
+        RETURN false;
+    END IF;
+    UPDATE matins.publications AS p
+       SET token_sum = done_token_sum, times = p.times + 1, published_at = clock_timestamp()
+     WHERE p.job = publish.job AND p.fire_time = publish.fire_time AND p.token_sum <> done_token_sum;
+    RETURN FOUND;
+END
+$$;
+
+COMMIT;
