@@ -7,7 +7,7 @@ TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo 'nextest run' ||
 SIM_SEEDS_LONG = 1000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo release test test-full lint bench simulate house
+.PHONY: help demo release test test-full test-guest lint bench simulate house
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -26,6 +26,10 @@ test: ## Run all tests that everybody runs
 test-full: test ## Run them all, the long ones included
 	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
 	cargo test --workspace -- --ignored
+
+test-guest: ## Run the supervisor's tests under cgroup v2 in a virtual machine (root)
+	tests/guest/run "$$(cargo test -p agent --test processes --no-run --message-format=json \
+		| sed -n 's/.*"executable":"\([^"]*\/processes-[^"]*\)".*/\1/p')"
 
 lint: ## Check form and habits
 	cargo fmt --all --check
