@@ -2,6 +2,7 @@
 
 mod coordinator_killed;
 mod host_killed;
+mod machine;
 mod site;
 
 /// A job whose every process appends one line to `log`: job, fire time, shard, token, and what

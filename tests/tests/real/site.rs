@@ -57,6 +57,15 @@ impl Site {
             .into_owned()
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Where agents find the coordinator.
+    pub(crate) fn agents_address(&self) -> String {
+        format!("127.0.0.1:{}", self.agents_port)
+    }
+
     /// The coordinator, and every agent with its supervisor; returns when all are attached.
     pub(crate) fn start(&mut self, agents: u32, slots: u32) -> Result<()> {
         self.start_coordinator()?;
@@ -74,7 +83,7 @@ impl Site {
     pub(crate) fn start_coordinator(&mut self) -> Result<()> {
         // What an earlier one left says nothing about this one.
         let _ = fs::remove_file(self.api_file());
-        let listen = format!("127.0.0.1:{}", self.agents_port);
+        let listen = self.agents_address();
         let (data, identity) = (self.path("coordinator"), self.path("id-c1"));
         self.spawn(
             "coordinator",
@@ -107,7 +116,7 @@ impl Site {
         let data = self.path(&format!("data-{n}"));
         let identity = self.path(&format!("id-{name}"));
         let supervisor = self.path(&format!("supervisor-{n}"));
-        let coordinator = format!("127.0.0.1:{}", self.agents_port);
+        let coordinator = self.agents_address();
         let slots = slots.to_string();
         self.spawn(
             &name,
@@ -294,7 +303,7 @@ pub(crate) fn agent_name(n: u32) -> String {
 }
 
 /// The product, built beside this test: `target/<profile>/matins`.
-fn binary() -> Result<PathBuf> {
+pub(crate) fn binary() -> Result<PathBuf> {
     let test = std::env::current_exe()?;
     let profile = test
         .ancestors()
