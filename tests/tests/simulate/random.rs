@@ -137,6 +137,8 @@ struct Totals {
     leases: usize,
     taken: usize,
     processes: usize,
+    clones: usize,
+    quarantined: usize,
     writes: u64,
     refused_writes: u64,
     ms: i64,
@@ -157,6 +159,9 @@ impl Totals {
             .filter(|grant| grant.taken_at.is_some())
             .count();
         self.processes += world.processes.len();
+        self.clones += world.hosts.iter().filter(|host| host.scrapped).count();
+        let agents = world.truth.set.agents.values();
+        self.quarantined += agents.filter(|agent| agent.quarantined).count();
         self.writes += world.results.written;
         self.refused_writes += world.results.refused;
     }

@@ -101,6 +101,11 @@ pub enum Transition {
     ChangePath {
         host: usize,
     },
+    /// A machine made from a copy of this host's disk, for a while.
+    CloneHost {
+        host: usize,
+        ms: i64,
+    },
     Put {
         job: Job,
     },
@@ -142,6 +147,7 @@ pub enum Recovery {
     FreeDisk(usize),
     Heal(usize),
     FastNetwork(usize),
+    ScrapHost(usize),
 }
 
 impl World {
@@ -261,6 +267,11 @@ impl World {
                 }
             }
             Transition::ChangePath { host } => self.change_path(host),
+            Transition::CloneHost { host, ms } => {
+                let (name, slots) = (self.hosts[host].identity.clone(), self.hosts[host].slots);
+                let clone = self.add_host_named(name, slots);
+                self.later(ms, Recovery::ScrapHost(clone));
+            }
             other => unreachable!("{other:?} befalls no host"),
         }
     }
@@ -308,6 +319,7 @@ impl World {
             Recovery::FreeDisk(host) => self.hosts[host].disk_full = false,
             Recovery::Heal(host) => self.heal(host),
             Recovery::FastNetwork(host) => self.hosts[host].link.delay_ms = (1, 4),
+            Recovery::ScrapHost(host) => self.scrap_host(host),
         }
     }
 
@@ -328,6 +340,10 @@ impl World {
             }
         }
         self.recover(Recovery::StartLeader);
+        if !self.cloned.is_empty() {
+            // A name that was borne by two is used no more.
+            self.add_host(4);
+        }
         for host in 0..self.hosts.len() {
             self.heal(host);
             self.hosts[host].disk_full = false;

@@ -40,7 +40,7 @@ pub fn unfinished(world: &World) -> Vec<String> {
             .agent
             .as_ref()
             .is_some_and(|agent| agent.core.attempts().next().is_none());
-        if !idle {
+        if !idle && !host.scrapped {
             open.push(format!("host {index} holds attempts"));
         }
     }

@@ -60,6 +60,7 @@ fn draw_for_coordinator(world: &mut World) -> Transition {
 
 fn draw_for_host(world: &mut World) -> Transition {
     let host = world.rng.index(world.hosts.len());
+    let few_clones = world.hosts.len() < 7;
     let rng = &mut world.rng;
     match rng.between(0, 17) {
         0 => Transition::KillAgent {
@@ -115,6 +116,10 @@ fn draw_for_host(world: &mut World) -> Transition {
             host,
             longest_ms: rng.span(20, 8_000),
             ms: rng.span(1_000, 60_000),
+        },
+        15 if few_clones && rng.one_in(2) => Transition::CloneHost {
+            host,
+            ms: rng.span(1_000, 600_000),
         },
         15 | 16 => Transition::BreakConnections { host },
         _ => Transition::ChangePath { host },

@@ -23,6 +23,8 @@ pub struct Host {
     pub identity: AgentName,
     pub clock: Clock,
     pub up: bool,
+    /// It is off for good.
+    pub scrapped: bool,
     boots: u32,
     /// The whole machine stands still: nothing on it runs, its clocks go on.
     pub stalled: bool,
@@ -66,6 +68,7 @@ impl Host {
             identity,
             clock: Clock::right(now),
             up: true,
+            scrapped: false,
             boots: 1,
             stalled: false,
             slots,
@@ -222,8 +225,14 @@ impl World {
         machine.deferred.clear();
     }
 
+    pub fn scrap_host(&mut self, host: usize) {
+        self.note(|_| format!("host {host}: is scrapped"));
+        self.cut_power(host);
+        self.hosts[host].scrapped = true;
+    }
+
     pub fn boot(&mut self, host: usize) {
-        if self.hosts[host].up {
+        if self.hosts[host].up || self.hosts[host].scrapped {
             return;
         }
         self.note(|_| format!("host {host}: boots"));
