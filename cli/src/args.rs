@@ -293,10 +293,35 @@ pub(crate) struct Coordinator {
 }
 
 #[derive(Args, Debug)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 #[command(override_usage = "\
 matins agent --data <DIR> --identity <DIR> --coordinator <HOST:PORT>
                     --supervisor <DIR> --slots <N>")]
 pub(crate) struct Agent {
+    #[command(subcommand)]
+    pub(crate) about: Option<AboutAgent>,
+    #[command(flatten)]
+    pub(crate) run: Option<RunAgent>,
+}
+
+/// What is asked of a coordinator about an agent.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AboutAgent {
+    /// Let a host in no more: its connection ends, its leases run out
+    Revoke {
+        /// The agent, as its certificate names it
+        #[arg(value_name = "NAME")]
+        name: AgentName,
+        /// Why, for those who read it later
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: String,
+        #[command(flatten)]
+        asking: Asking,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunAgent {
     /// Directory of the agent's own state, made where it is missing
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,

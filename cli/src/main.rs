@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{AboutAgent, Agent, Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -33,7 +33,18 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         // It stays small and has one thread: nothing is made ready before it.
         Command::Supervisor(options) => serve::supervisor(options),
         Command::Coordinator(options) => serve::coordinator(options),
-        Command::Agent(options) => serve::agent(options),
+        Command::Agent(Agent {
+            about:
+                Some(AboutAgent::Revoke {
+                    name,
+                    reason,
+                    asking,
+                }),
+            ..
+        }) => commands::act::revoke(&name, reason, &asking),
+        Command::Agent(Agent { run, .. }) => {
+            serve::agent(run.expect("the parser demands what running an agent needs"))
+        }
         Command::Dev(options) => dev::dev(&options),
         Command::Apply(options) => commands::apply::apply(&options),
         Command::Get(what) => commands::get::get(&what),

@@ -11,7 +11,7 @@ use protocol::AgentName;
 use tracing_subscriber::EnvFilter;
 use transport::Identity;
 
-use crate::args::{Agent, Child, Coordinator, Supervisor};
+use crate::args::{Child, Coordinator, RunAgent, Supervisor};
 use crate::failure::{Failure, chain};
 
 /// Variable that says what is logged.
@@ -36,7 +36,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     block_on(&what, coordinator::run(options))
 }
 
-pub(crate) fn agent(options: Agent) -> Result<(), Failure> {
+pub(crate) fn agent(options: RunAgent) -> Result<(), Failure> {
     begin(&options.child)?;
     let what = format!("running an agent on {}", options.data.display());
     if let Some(name) = &options.name {

@@ -115,9 +115,17 @@ impl<'a> Narrator<'a> {
             }
             (Command::Quarantine(quarantine), Done::Quarantined) => {
                 tracing::warn!(
-                    agent = self.agent(quarantine.agent_id),
+                    agent = %quarantine.name,
                     reason = quarantine.reason,
                     "an agent is quarantined"
+                );
+            }
+            (Command::RevokeAgent(revoke), Done::Revoked { .. }) => {
+                tracing::warn!(
+                    agent = %revoke.name,
+                    by = revoke.by,
+                    reason = revoke.reason,
+                    "an agent is revoked"
                 );
             }
             (Command::RaiseAlert(alert), Done::AlertRaised) => {
@@ -376,6 +384,7 @@ fn name_of(command: &Command) -> &'static str {
         Command::AttachAgent(_) => "attach_agent",
         Command::EndSession(_) => "end_session",
         Command::Quarantine(_) => "quarantine",
+        Command::RevokeAgent(_) => "revoke_agent",
         Command::ManualRun(_) => "manual_run",
         Command::Rerun(_) => "rerun",
         Command::CancelRun(_) => "cancel_run",

@@ -149,7 +149,7 @@ pub struct Agent {
     pub agent: AgentName,
     #[serde(with = "ids::text")]
     pub id: AgentId,
-    /// `ready`, `offline` or `quarantined`.
+    /// `ready`, `offline`, `quarantined` or `revoked`.
     pub state: String,
     pub slots: u32,
     pub leased: u32,
@@ -242,6 +242,21 @@ pub struct ConfirmRequest {
     pub verdict: String,
     pub by: String,
     pub reason: String,
+}
+
+/// `POST /agents/{name}/revoke`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RevokeRequest {
+    pub by: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokeAnswer {
+    pub agent: AgentName,
+    /// Whether an agent of this name had ever attached.
+    pub known: bool,
 }
 
 /// Answer to what was asked of a run: the run as it stands now.

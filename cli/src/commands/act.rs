@@ -1,13 +1,15 @@
 //! What a person asks of a job or a run. Each is asked in the user's name and with a reason.
 
-use protocol::RunId;
-use protocol::api::{CancelRequest, ConfirmRequest, RerunRequest, RunAnswer, RunRequest};
+use protocol::api::{
+    CancelRequest, ConfirmRequest, RerunRequest, RevokeAnswer, RevokeRequest, RunAnswer, RunRequest,
+};
+use protocol::{AgentName, RunId};
 
 use crate::args::{Asking, Cancel, Confirm, Rerun, Run, Verdict};
 use crate::client::Client;
 use crate::commands::{asking_user, find_run};
 use crate::failure::Failure;
-use crate::output::{Format, print, print_json};
+use crate::output::{Format, print, print_json, talk};
 use crate::subject::RunRef;
 
 pub(crate) fn run(options: &Run) -> Result<(), Failure> {
@@ -64,6 +66,26 @@ pub(crate) fn confirm(options: &Confirm) -> Result<(), Failure> {
     };
     let path = format!("/api/v1/runs/{run}/confirm");
     tell(&options.asking, &client.post(&path, &request)?)
+}
+
+pub(crate) fn revoke(name: &AgentName, reason: String, asking: &Asking) -> Result<(), Failure> {
+    let client = asking.target.find()?;
+    let request = RevokeRequest {
+        by: asking_user(),
+        reason,
+    };
+    let path = format!("/api/v1/agents/{name}/revoke");
+    let answer: RevokeAnswer = client.post(&path, &request)?;
+    if !answer.known {
+        talk(&format!(
+            "no agent of this name has ever attached; see that {name} is spelt as its certificate \
+             spells it"
+        ));
+    }
+    match asking.output {
+        Format::Json => print_json(&answer),
+        Format::Table => print(&format!("{name} revoked\n")),
+    }
 }
 
 fn id_of(client: &Client, run: &RunRef) -> Result<RunId, Failure> {

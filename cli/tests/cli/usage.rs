@@ -60,6 +60,9 @@ fn a_wrong_command_line_is_status_2() {
             &["dev", "--jobs", "x", "--exit-after", "90"],
             &["has no unit"],
         ),
+        (&["agent"], &["--data", "--slots"]),
+        (&["agent", "revoke", "host-1"], &["--reason"]),
+        (&["agent", "revoke", "Host 1", "--reason", "x"], &["Host 1"]),
         (&["guard", "mysql"], &["mysql", "sqlite, postgres"]),
     ] {
         place.matins(arguments).refused(2, words);
@@ -81,6 +84,7 @@ fn without_a_coordinator_every_question_is_status_3() {
         &["cancel", "run-1", "--reason", "x"],
         &["confirm", "run-1", "--as", "retry", "--reason", "x"],
         &["logs", "run-1"],
+        &["agent", "revoke", "host-1", "--reason", "x"],
     ] {
         let said = place.matins(arguments);
         said.refused_with_remedy(3, &["./.matins", "api.json", "matins dev", "--data"]);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ledger::Bar;
 use protocol::{AgentId, SessionId};
 
 /// A host as dispatch sees it at one moment.
@@ -23,7 +24,7 @@ pub enum Standing {
     /// Attached, and heard within the last three beats.
     Ready(SessionId),
     Offline,
-    Quarantined,
+    Barred(Bar),
 }
 
 /// Why a shard found no place.
@@ -32,6 +33,7 @@ pub struct Report {
     pub considered: u32,
     pub offline: u32,
     pub quarantined: u32,
+    pub revoked: u32,
     pub no_free_slot: u32,
 }
 
@@ -45,7 +47,8 @@ pub fn place(hosts: impl IntoIterator<Item = Host>) -> Result<(AgentId, SessionI
         report.considered += 1;
         match host.standing {
             Standing::Offline => report.offline += 1,
-            Standing::Quarantined => report.quarantined += 1,
+            Standing::Barred(Bar::Quarantined) => report.quarantined += 1,
+            Standing::Barred(Bar::Revoked) => report.revoked += 1,
             Standing::Ready(_) if host.used >= host.slots => report.no_free_slot += 1,
             Standing::Ready(session) => {
                 if best.is_none_or(|(other, _)| preference(&host) < preference(&other)) {
@@ -76,6 +79,7 @@ impl fmt::Display for Report {
         for (count, what) in [
             (self.offline, "offline"),
             (self.quarantined, "quarantined"),
+            (self.revoked, "revoked"),
             (self.no_free_slot, "without a free slot"),
         ] {
             if count > 0 {
@@ -146,7 +150,7 @@ mod tests {
             ..host(1, 4, 0, 0)
         };
         let quarantined = Host {
-            standing: Standing::Quarantined,
+            standing: Standing::Barred(Bar::Quarantined),
             ..host(2, 4, 0, 0)
         };
         let report = place([offline, quarantined, host(3, 4, 4, 0)]).unwrap_err();

@@ -105,7 +105,7 @@ impl Core {
             .map(|agent| Host {
                 agent_id: agent.agent_id,
                 standing: match agent.session {
-                    _ if agent.quarantined => Standing::Quarantined,
+                    _ if let Some(bar) = agent.barred => Standing::Barred(bar),
                     Some(session) if self.sessions.is_fresh(agent, now.boot) => {
                         Standing::Ready(session)
                     }
@@ -256,6 +256,6 @@ impl Core {
 fn free_slots(host: &Host) -> u32 {
     match host.standing {
         Standing::Ready(_) => host.slots.saturating_sub(host.used),
-        Standing::Offline | Standing::Quarantined => 0,
+        Standing::Offline | Standing::Barred(_) => 0,
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jobs::Manifest;
 use ledger::command::{
-    CancelRun, Command, Confirm, DeleteJob, ManualRun, PutJob, Rerun, RerunScope, Settlement,
-    Verdict as Answer,
+    CancelRun, Command, Confirm, DeleteJob, ManualRun, PutJob, Rerun, RerunScope, RevokeAgent,
+    Settlement, Verdict as Answer,
 };
 use ledger::{Done, JobRow, Refusal, ShardState};
-use protocol::{DurationMs, JobId, JobName, Now, RunId, WallMs};
+use protocol::{AgentName, DurationMs, JobId, JobName, Now, RunId, WallMs};
 
 use crate::clock::Verdict;
 use crate::core::{Core, Effect, Flight, RequestId};
@@ -49,6 +49,11 @@ pub enum Request {
         run_id: RunId,
         shard: Option<u32>,
         verdict: Answer,
+        by: String,
+        reason: String,
+    },
+    RevokeAgent {
+        agent: AgentName,
         by: String,
         reason: String,
     },
@@ -135,6 +140,13 @@ impl Core {
                 self.cancel_lease(agent_id, token);
             }
         }
+        if let (Request::RevokeAgent { agent, .. }, Ok(_)) = (&pending.request, &result) {
+            self.refuse_all(
+                agent,
+                "this agent is revoked: its leases run out and it gets no more work; \
+                 to use this host again, issue it a certificate under a name not used before",
+            );
+        }
         self.reply(pending.id, result.map_err(RequestError::from));
     }
 
@@ -197,6 +209,11 @@ impl Core {
                 run_id,
                 shard,
                 verdict,
+                by,
+                reason,
+            }),
+            Request::RevokeAgent { agent, by, reason } => Command::RevokeAgent(RevokeAgent {
+                name: agent,
                 by,
                 reason,
             }),

@@ -394,13 +394,13 @@ impl Core {
         self.propose(flight, command, now);
     }
 
-    /// The agent that speaks on a live connection of its live session, unless quarantined.
+    /// The agent that speaks on a live connection of its live session, unless barred.
     fn speaker(&self, conn: ConnId) -> Option<AgentId> {
         let Phase::Live { agent_id, session } = self.sessions.conns.get(&conn)?.phase else {
             return None;
         };
         let agent = self.set.agents.get(&agent_id)?;
-        (agent.session == Some(session) && !agent.quarantined).then_some(agent_id)
+        (agent.session == Some(session) && agent.barred.is_none()).then_some(agent_id)
     }
 
     /// The same, if this is that session.
@@ -423,6 +423,20 @@ impl Core {
             },
         );
         self.close(conn, reason);
+    }
+
+    /// Ends every connection of an agent that is served no more.
+    pub(crate) fn refuse_all(&mut self, name: &AgentName, reason: &str) {
+        let conns: Vec<ConnId> = self
+            .sessions
+            .conns
+            .iter()
+            .filter(|(_, conn)| conn.name == *name)
+            .map(|(&id, _)| id)
+            .collect();
+        for conn in conns {
+            self.refuse(conn, reason);
+        }
     }
 
     fn close(&mut self, conn: ConnId, reason: &str) {

@@ -185,10 +185,10 @@ impl Answers<'_> {
         let mut agents: Vec<api::Agent> = list_agents(self.conn)?
             .into_iter()
             .map(|agent| {
-                let state = match (agent.row.quarantined, agent.row.session) {
-                    (true, _) => "quarantined",
-                    (false, Some(_)) => "ready",
-                    (false, None) => "offline",
+                let state = match (agent.row.barred, agent.row.session) {
+                    (Some(bar), _) => bar.as_str(),
+                    (None, Some(_)) => "ready",
+                    (None, None) => "offline",
                 };
                 api::Agent {
                     agent: agent.row.name,

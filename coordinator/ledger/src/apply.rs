@@ -180,6 +180,7 @@ impl Context<'_> {
             Command::AttachAgent(command) => command.apply(self),
             Command::EndSession(command) => command.apply(self),
             Command::Quarantine(command) => command.apply(self),
+            Command::RevokeAgent(command) => command.apply(self),
             Command::ManualRun(command) => command.apply(self),
             Command::Rerun(command) => command.apply(self),
             Command::CancelRun(command) => command.apply(self),

@@ -9,7 +9,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 
 use crate::command::{AlertKind, GapReason};
-use crate::rows::{Namespace, RunState};
+use crate::rows::{Bar, Namespace, RunState};
 
 /// A kind that is written as an integer.
 pub(crate) trait Coded: Copy + 'static {
@@ -86,6 +86,8 @@ coded!(ShardKind:
     Cancelled = 4,
 );
 
+coded!(Bar: Quarantined = 0, Revoked = 1);
+
 coded!(Namespace: Scheduled = 0, Manual = 1);
 
 coded!(Trigger: Scheduled = 0, CatchUp = 1, Manual = 2, Rerun = 3);
@@ -137,6 +139,8 @@ coded!(AlertKind:
     DuplicateAgent = 6,
     FireRefused = 7,
     ClockBehind = 8,
+    AgentRevoked = 9,
+    CommandRefused = 10,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.
@@ -182,6 +186,7 @@ mod tests {
     fn codes_come_back() {
         check::<RunState>();
         check::<ShardKind>();
+        check::<Bar>();
         check::<Namespace>();
         check::<Trigger>();
         check::<AttemptOutcome>();

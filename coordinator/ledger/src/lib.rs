@@ -37,7 +37,7 @@ pub use command::{Command, Proposal};
 pub use outcome::{Change, Done, Outcome, PutKind, Refusal};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
-    AgentRow, JobRow, Lease, Namespace, RunRow, RunState, ShardRow, ShardState, VersionRow,
+    AgentRow, Bar, JobRow, Lease, Namespace, RunRow, RunState, ShardRow, ShardState, VersionRow,
 };
 pub use store::{Store, StoreError};
 pub use working_set::WorkingSet;

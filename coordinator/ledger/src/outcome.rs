@@ -76,6 +76,10 @@ pub enum Done {
     },
     SessionEnded,
     Quarantined,
+    /// `known`: whether the agent had ever attached.
+    Revoked {
+        known: bool,
+    },
     RunStarted {
         run_id: RunId,
         state: RunState,
@@ -159,6 +163,8 @@ pub enum Refusal {
     NoSession { session: SessionId },
     #[error("the agent is quarantined: {reason}")]
     Quarantined { reason: String },
+    #[error("the agent is revoked: {reason}")]
+    Revoked { reason: String },
     #[error("there is no such lease: {token}")]
     NoSuchToken { token: Token },
     #[error("{token} was granted to another agent")]

@@ -176,6 +176,24 @@ impl ShardState {
     }
 }
 
+/// Why an agent is served no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bar {
+    /// Two processes spoke under its name.
+    Quarantined,
+    /// A person took its certificate's word away.
+    Revoked,
+}
+
+impl Bar {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Bar::Quarantined => "quarantined",
+            Bar::Revoked => "revoked",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentRow {
     pub agent_id: AgentId,
@@ -185,8 +203,25 @@ pub struct AgentRow {
     pub boot_id: String,
     pub supervisor: Incarnation,
     pub slots: u32,
-    pub quarantined: bool,
+    /// Why it is served no more, whatever it shows.
+    pub barred: Option<Bar>,
     /// Reigns that began since the agent last attached: `BecomeActive` adds one for every agent,
     /// `AttachAgent` sets it to 0.
     pub silent_reigns: u32,
+}
+
+impl AgentRow {
+    /// An agent of which only the name is known.
+    pub(crate) fn never_attached(agent_id: AgentId, name: AgentName) -> AgentRow {
+        AgentRow {
+            agent_id,
+            name,
+            session: None,
+            boot_id: String::new(),
+            supervisor: Incarnation(0),
+            slots: 0,
+            barred: None,
+            silent_reigns: 0,
+        }
+    }
 }

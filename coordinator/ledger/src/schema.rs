@@ -12,10 +12,10 @@ use rusqlite::Connection;
 
 use crate::codes::{Coded, FIRST_FINAL_RUN_STATE, ShardKind};
 use crate::command::{AlertKind, GapReason};
-use crate::rows::{Namespace, RunState};
+use crate::rows::{Bar, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 2;
+pub(crate) const SCHEMA_VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -154,7 +154,8 @@ CREATE TABLE agents (
     boot_id TEXT NOT NULL,
     supervisor INTEGER NOT NULL,
     slots INTEGER NOT NULL,
-    quarantine TEXT,
+    barred INTEGER,
+    barred_reason TEXT,
     silent_reigns INTEGER NOT NULL
 ) STRICT;
 
@@ -197,6 +198,7 @@ CREATE TABLE audit (
     action TEXT NOT NULL,
     job_id INTEGER,
     run_id INTEGER,
+    agent_id INTEGER,
     reason TEXT
 ) STRICT;
 ";
@@ -397,7 +399,8 @@ fn agent_views() -> Vec<View> {
         "'agent-' || agent_id AS agent".to_owned(),
         "'session-' || session AS session".to_owned(),
         "slots".to_owned(),
-        "quarantine".to_owned(),
+        format!("{} AS barred", word::<Bar>("barred")),
+        "barred_reason".to_owned(),
         "silent_reigns".to_owned(),
     ];
     let session = vec![
@@ -434,6 +437,7 @@ fn record_views() -> Vec<View> {
         "u.action AS action".to_owned(),
         "j.name AS name".to_owned(),
         "'run-' || u.run_id AS run".to_owned(),
+        "a.name AS agent".to_owned(),
         "u.reason AS reason".to_owned(),
     ];
     let reign = vec![
@@ -450,7 +454,7 @@ fn record_views() -> Vec<View> {
         (
             "audit_view",
             audit,
-            "audit u LEFT JOIN jobs j USING (job_id)",
+            "audit u LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)",
         ),
         ("reign_view", reign, "reigns"),
     ]

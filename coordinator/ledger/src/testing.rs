@@ -7,7 +7,7 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, Command, Confirm, Decision, DeleteJob, EndSession,
     Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PutJob, Quarantine, RaiseAlert, Rerun,
-    SkipWaiting, Unplaceable,
+    RevokeAgent, SkipWaiting, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -288,6 +288,7 @@ into_command!(
     Quarantine,
     RaiseAlert,
     Rerun,
+    RevokeAgent,
     SkipWaiting,
     Unplaceable,
 );

@@ -215,6 +215,10 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::Overlap { .. } => "wait for that run to end, or cancel it",
         Refusal::InFuture { .. } => "wait for it, or leave the time out for a run at once",
         Refusal::AlreadyHasRun { .. } => "rerun that run instead",
+        Refusal::Revoked { .. } => {
+            "nothing is left to do; a host that is to be used again needs a \
+             certificate under a name not used before"
+        }
         Refusal::LeasesLive { .. } => "cancel the job's runs and wait until they have ended",
         _ => "look at the state as it is now and decide again",
     }

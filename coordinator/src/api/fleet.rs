@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
-use coordinator_core::Core;
 use coordinator_core::clock::Verdict;
 use coordinator_core::dispatch::Standing;
-use ledger::{RunState, ShardState};
-use protocol::api::{Agent, Alert, Status};
+use coordinator_core::{Core, Request};
+use ledger::{Done, RunState, ShardState};
+use protocol::api::{Agent, Alert, RevokeAnswer, RevokeRequest, Status};
 use protocol::{AgentId, Now};
 use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
-use super::input::{Params, check_limit};
+use super::input::{AgentPath, Entity, Params, check_asker, check_limit};
+use super::jobs::out_of_place;
 
 const ALERTS_DEFAULT: u32 = 100;
 
@@ -59,6 +60,25 @@ pub(super) async fn agents(State(api): State<Api>) -> Result<Json<Vec<Agent>>, A
     Ok(Json(agents))
 }
 
+/// `POST /api/v1/agents/{name}/revoke`
+pub(super) async fn revoke(
+    State(api): State<Api>,
+    AgentPath(agent): AgentPath,
+    Entity(body): Entity<RevokeRequest>,
+) -> Result<Json<RevokeAnswer>, ApiError> {
+    let what = format!("revoking agent {agent}");
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::RevokeAgent {
+        agent: agent.clone(),
+        by: body.by,
+        reason: body.reason,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::Revoked { known } => Ok(Json(RevokeAnswer { agent, known })),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
 fn standings(core: &Core, now: Now) -> BTreeMap<AgentId, &'static str> {
     core.hosts(now)
         .into_iter()
@@ -70,7 +90,7 @@ const fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::Ready(_) => "ready",
         Standing::Offline => "offline",
-        Standing::Quarantined => "quarantined",
+        Standing::Barred(bar) => bar.as_str(),
     }
 }
 

@@ -9,7 +9,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use ledger::ROWS_MAX;
-use protocol::{JobName, RunId};
+use protocol::{AgentName, JobName, RunId};
 use serde::de::DeserializeOwned;
 
 use super::error::ApiError;
@@ -29,6 +29,9 @@ pub(crate) struct RunPath(pub(crate) RunId);
 
 /// `.../runs/{id}/shards/{shard}`
 pub(crate) struct ShardPath(pub(crate) RunId, pub(crate) u32);
+
+/// `.../agents/{name}`
+pub(crate) struct AgentPath(pub(crate) AgentName);
 
 /// The query, all of it known.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -53,6 +56,16 @@ impl<S: Sync> FromRequestParts<S> for RunPath {
         let what = what(parts);
         let id = path::<String>(parts).await?;
         parse(&what, &id).map(RunPath)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for AgentPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<AgentPath, ApiError> {
+        let what = what(parts);
+        let name = path::<String>(parts).await?;
+        parse(&what, &name).map(AgentPath)
     }
 }
 

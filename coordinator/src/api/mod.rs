@@ -86,6 +86,7 @@ fn router(api: Api) -> Router {
         .route("/api/v1/runs/{id}/confirm", post(runs::confirm))
         .route("/api/v1/runs/{id}/shards/{shard}/log", get(output::log))
         .route("/api/v1/agents", get(fleet::agents))
+        .route("/api/v1/agents/{name}/revoke", post(fleet::revoke))
         .route("/api/v1/alerts", get(fleet::alerts))
         .route("/api/v1/status", get(fleet::status))
         .fallback(unknown_path)

@@ -56,6 +56,33 @@ fn garbage_closes_its_own_connection_and_no_other() {
 }
 
 #[test]
+fn a_revoked_agent_is_shut_out_and_a_person_sees_it() {
+    let house = House::new();
+    let coordinator = house.start();
+    let agent = FakeAgent::attach(&house, &coordinator, "host-1", 8);
+    let body = json!({ "by": "ada", "reason": "its key was copied" });
+    let revoke = |name: &str| {
+        let path = format!("/api/v1/agents/{name}/revoke");
+        coordinator.call("POST", &path, Some(&body))
+    };
+    let answer: serde_json::Value = revoke("host-1").ok();
+    assert_eq!(answer, json!({ "agent": "host-1", "known": true }));
+    let end = agent.hear_end();
+    assert!(end.contains("revoked"), "{end}");
+    let again = FakeAgent::connect(&house, &coordinator, "host-1");
+    again.say(AgentMessage::Attach(attach_message(8, Vec::new())));
+    let end = again.hear_end();
+    assert!(end.contains("its key was copied"), "{end}");
+
+    let agents: Vec<protocol::api::Agent> = coordinator.call("GET", "/api/v1/agents", None).ok();
+    assert_eq!(agents[0].state, "revoked");
+    let alerts: Vec<protocol::api::Alert> = coordinator.call("GET", "/api/v1/alerts", None).ok();
+    assert_eq!(alerts[0].kind, "agent_revoked");
+    let answer: serde_json::Value = revoke("host-7").ok();
+    assert_eq!(answer, json!({ "agent": "host-7", "known": false }));
+}
+
+#[test]
 fn an_attach_that_cannot_be_accepted_is_told_why() {
     let house = House::new();
     let coordinator = house.start();

@@ -161,7 +161,7 @@ impl Totals {
         self.processes += world.processes.len();
         self.clones += world.hosts.iter().filter(|host| host.scrapped).count();
         let agents = world.truth.set.agents.values();
-        self.quarantined += agents.filter(|agent| agent.quarantined).count();
+        self.quarantined += agents.filter(|agent| agent.barred.is_some()).count();
         self.writes += world.results.written;
         self.refused_writes += world.results.refused;
     }

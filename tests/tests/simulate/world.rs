@@ -354,7 +354,7 @@ impl World {
         };
         let name = &self.hosts[host].identity;
         let live = self.truth.set.agents.values().any(|agent| {
-            agent.name == *name && agent.session == Some(beat.session) && !agent.quarantined
+            agent.name == *name && agent.session == Some(beat.session) && agent.barred.is_none()
         });
         if !live {
             return;

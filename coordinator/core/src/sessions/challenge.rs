@@ -136,23 +136,11 @@ impl Core {
             "two processes speak as {name}: a cloned disk, or a certificate used twice; \
              issue each host a certificate of its own, under a name not used before"
         );
-        let agent_id = self.set.agents.values().find(|agent| agent.name == *name);
-        if let Some(agent_id) = agent_id.map(|agent| agent.agent_id) {
-            let command = Quarantine {
-                agent_id,
-                reason: reason.clone(),
-            };
-            self.propose(Flight::Note, Command::Quarantine(command), now);
-        }
-        let conns: Vec<ConnId> = self
-            .sessions
-            .conns
-            .iter()
-            .filter(|(_, conn)| conn.name == *name)
-            .map(|(&id, _)| id)
-            .collect();
-        for conn in conns {
-            self.refuse(conn, &reason);
-        }
+        let command = Quarantine {
+            name: name.clone(),
+            reason: reason.clone(),
+        };
+        self.propose(Flight::Note, Command::Quarantine(command), now);
+        self.refuse_all(name, &reason);
     }
 }

@@ -1,11 +1,12 @@
 //! Who is attached, and what becomes of a second one under the same name.
 
-use coordinator_core::ConnId;
 use coordinator_core::dispatch::Standing;
+use coordinator_core::{ConnId, Request};
 use ledger::command::Command;
+use ledger::{Bar, Done};
 use protocol::message::{AgentMessage, Attach, CoordinatorBody, Heartbeat, Nonce};
 
-use crate::bench::{Bench, Host, attach};
+use crate::bench::{Bench, Host, agent_name, attach};
 
 /// A host that is attached and another connection of its identity that attaches.
 fn challenged() -> (Bench, Host, ConnId) {
@@ -113,7 +114,7 @@ fn any_other_answer_quarantines_both_for_good() {
             assert!(is_refusal(&bench.heard(conn)[0]));
             assert!(bench.closed.contains(&conn));
         }
-        assert_eq!(standings(&bench), [Standing::Quarantined]);
+        assert_eq!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
         bench.beat(old, 1, &[]);
         assert_eq!(bench.heard(old.conn), []);
         let again = challenge(&mut bench, "h1");
@@ -125,6 +126,81 @@ fn any_other_answer_quarantines_both_for_good() {
         assert_eq!(reasons.len(), 1);
         // A new certificate of the same name would be refused like the old one.
         assert!(reasons[0].contains("a name not used before"), "{reasons:?}");
+    }
+}
+
+#[test]
+fn two_that_never_attached_before_are_quarantined_and_told_of_too() {
+    let mut bench = Bench::new();
+    bench.commits = false;
+    let one = challenge(&mut bench, "h1");
+    let other = challenge(&mut bench, "h1");
+    bench.answer_nonce(one, None);
+    bench.commits = true;
+    bench.settle();
+    for conn in [one, other] {
+        assert!(bench.closed.contains(&conn));
+        assert!(bench.attached(conn).is_none());
+    }
+    assert_eq!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
+    let again = challenge(&mut bench, "h1");
+    assert!(is_refusal(&bench.heard(again)[0]));
+    let quarantined = bench.logged(|c| matches!(c, Command::Quarantine(_)).then_some(()));
+    assert_eq!(quarantined, [()]);
+}
+
+fn revoke(name: &str) -> Request {
+    Request::RevokeAgent {
+        agent: agent_name(name),
+        by: "ada".to_owned(),
+        reason: "its key was copied".to_owned(),
+    }
+}
+
+#[test]
+fn a_revoked_agent_is_shut_out_at_once_and_its_leases_end_by_their_time() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    let host = bench.attach("h1");
+    let run = bench.run("t/a");
+    let token = bench.start(host);
+    let done = bench.asked(revoke("h1"));
+    assert_eq!(done, Ok(Done::Revoked { known: true }));
+    assert_eq!(bench.closed, [host.conn]);
+    let refusal = bench.heard(host.conn);
+    assert!(matches!(
+        &refusal[..],
+        [CoordinatorBody::AttachRefused { reason }] if reason.contains("a name not used before")
+    ));
+    assert_eq!(standings(&bench), [Standing::Barred(Bar::Revoked)]);
+    // Nothing it says counts, on this connection or another.
+    bench.beat(host, 1, &[token]);
+    let again = bench.connect("h1");
+    bench.says(again, AgentMessage::Attach(attach(&[])));
+    assert!(is_refusal(&bench.heard(again)[0]));
+    bench.pass(60_000);
+    assert!(bench.holder(run, 0).is_some());
+    bench.pass(2_000);
+    assert!(bench.holder(run, 0).is_none());
+}
+
+#[test]
+fn an_attach_under_way_when_its_agent_is_revoked_is_shut_out_too() {
+    for attach_first in [true, false] {
+        let mut bench = Bench::new();
+        bench.commits = false;
+        let conn = if attach_first {
+            let conn = challenge(&mut bench, "h1");
+            bench.ask(revoke("h1"));
+            conn
+        } else {
+            bench.ask(revoke("h1"));
+            challenge(&mut bench, "h1")
+        };
+        bench.commits = true;
+        bench.settle();
+        assert_eq!(bench.closed, [conn]);
+        assert_eq!(standings(&bench), [Standing::Barred(Bar::Revoked)]);
     }
 }
 
@@ -175,7 +251,7 @@ fn the_answer_to_an_earlier_question_is_no_verdict_on_a_later_one() {
         }
         let third = challenge(&mut bench, "h1");
         bench.answer_nonce(old.conn, Some(second.0));
-        assert_ne!(standings(&bench), [Standing::Quarantined]);
+        assert_ne!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
         assert!(bench.attached(third).is_none());
         bench.answer_nonce(old.conn, Some(third.0));
         assert!(bench.attached(third).is_some());

@@ -6,7 +6,7 @@ use protocol::{AgentId, AgentName, Rule, SessionId, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, TEXT_BYTES_MAX, malformed};
-use crate::outcome::{Done, Refusal};
+use crate::outcome::Done;
 use crate::rows::AgentRow;
 use crate::settle::Ended;
 use crate::tables::agent::{Agent, Session};
@@ -37,8 +37,8 @@ impl AttachAgent {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         self.check()?;
         let known = context.agent_named(&self.name)?;
-        if let Some(reason) = known.as_ref().and_then(|agent| agent.quarantine.clone()) {
-            return Err(Refusal::Quarantined { reason }.into());
+        if let Some(refusal) = known.as_ref().and_then(Agent::refusal) {
+            return Err(refusal.into());
         }
         let session = SessionId(context.meta.mint_position());
         let agent_id = self.begin_session(context, known.as_ref(), session)?;
@@ -102,10 +102,10 @@ impl AttachAgent {
                 boot_id: self.boot_id.clone(),
                 supervisor: self.supervisor,
                 slots: self.slots,
-                quarantined: false,
+                barred: None,
                 silent_reigns: 0,
             },
-            quarantine: None,
+            barred_reason: None,
         })?;
         context.insert_session(&Session {
             session,
@@ -182,6 +182,7 @@ mod tests {
 
     use super::*;
     use crate::command::{CancelRun, MarkStarted, Quarantine, Rerun, RerunScope};
+    use crate::outcome::Refusal;
     use crate::testing::{Bed, MINUTE, end, finish};
 
     fn first() -> AttachAgent {
@@ -380,9 +381,9 @@ mod tests {
         ] {
             assert!(matches!(bed.refused(absurd), Refusal::Malformed { .. }));
         }
-        let (agent_id, _) = bed.attach(first());
+        bed.attach(first());
         bed.ok(Quarantine {
-            agent_id,
+            name: first().name,
             reason: "two".to_owned(),
         });
         assert_eq!(

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::Settlement;
 use crate::apply::{Context, Stop, clip};
 use crate::outcome::{Done, Refusal};
-use crate::tables::record::Audit;
+use crate::tables::record::{Audit, On};
 use crate::tables::run::Run;
 
 /// Ends a job at `cut_over`, settling what it owed. The row stays as a tombstone with id, name
@@ -41,8 +41,7 @@ impl DeleteJob {
         context.audit(Audit {
             by: clip(&self.by),
             action: "delete job",
-            job_id: job.job_id,
-            run_id: None,
+            on: On::Job(job.job_id),
             reason: None,
         })?;
         Ok(Done::JobDeleted)

@@ -55,8 +55,8 @@ impl Context<'_> {
         let gone = || Refusal::NoSession { session };
         let attached = self.session(session)?.ok_or_else(gone)?;
         let agent = self.agent(attached.agent_id)?.ok_or_else(gone)?;
-        if let Some(reason) = agent.quarantine {
-            return Err(Refusal::Quarantined { reason }.into());
+        if let Some(refusal) = agent.refusal() {
+            return Err(refusal.into());
         }
         if agent.row.session != Some(session) {
             return Err(gone().into());
@@ -138,7 +138,7 @@ mod tests {
             Refusal::NoSession { session: ended }
         );
         bed.ok(Quarantine {
-            agent_id,
+            name: "h1".parse().unwrap(),
             reason: "two of them".to_owned(),
         });
         assert_eq!(

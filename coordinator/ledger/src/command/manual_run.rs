@@ -9,7 +9,7 @@ use crate::decisions::NewRun;
 use crate::outcome::{Done, Refusal};
 use crate::overlap::Admission;
 use crate::rows::{JobRow, Namespace};
-use crate::tables::record::Audit;
+use crate::tables::record::{Audit, On};
 
 /// A run at a person's wish: of a settled instant that has no run, or of no instant at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +56,7 @@ impl ManualRun {
         context.audit(Audit {
             by,
             action: "run",
-            job_id: job.job_id,
-            run_id: Some(run_id),
+            on: On::Run(job.job_id, run_id),
             reason: Some(reason),
         })?;
         Ok(Done::RunStarted { run_id, state })

@@ -23,6 +23,7 @@ mod put_job;
 mod quarantine;
 mod raise_alert;
 mod rerun;
+mod revoke_agent;
 mod skip_waiting;
 mod unplaceable;
 
@@ -43,6 +44,7 @@ pub use put_job::{PutJob, Settlement};
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};
 pub use rerun::{Rerun, RerunScope};
+pub use revoke_agent::RevokeAgent;
 pub use skip_waiting::SkipWaiting;
 pub use unplaceable::Unplaceable;
 
@@ -76,6 +78,7 @@ pub enum Command {
     AttachAgent(AttachAgent),
     EndSession(EndSession),
     Quarantine(Quarantine),
+    RevokeAgent(RevokeAgent),
     ManualRun(ManualRun),
     Rerun(Rerun),
     CancelRun(CancelRun),

@@ -9,7 +9,7 @@ use crate::apply::{Context, Stop, clip, malformed};
 use crate::decisions::{SHARDS_MAX, Stretch, compare};
 use crate::outcome::{Done, PutKind, Refusal};
 use crate::rows::{JobRow, VersionRow};
-use crate::tables::record::Audit;
+use crate::tables::record::{Audit, On};
 
 /// Creates a job, or puts a new version of it in force from `cut_over` on.
 ///
@@ -65,8 +65,7 @@ impl PutJob {
         context.audit(Audit {
             by: clip(&self.by),
             action: "put job",
-            job_id: job.job_id,
-            run_id: None,
+            on: On::Job(job.job_id),
             reason: None,
         })?;
         Ok(done(&job, kind))

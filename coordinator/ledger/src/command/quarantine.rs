@@ -1,36 +1,29 @@
-use protocol::AgentId;
+use protocol::AgentName;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
 use crate::command::AlertKind;
-use crate::outcome::{Done, Refusal};
+use crate::outcome::Done;
+use crate::rows::Bar;
+use crate::tables::agent::Agent;
 
-/// Two processes speak under one identity: neither gets work or acknowledgement any more.
+/// Two processes speak under one name: neither gets work or acknowledgement any more. The name
+/// need not be known: two that attach for the first time may find each other out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantine {
-    pub agent_id: AgentId,
+    pub name: AgentName,
     pub reason: String,
 }
 
 impl Quarantine {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let Some(mut agent) = context.agent(self.agent_id)? else {
-            return Err(Refusal::NoSuchAgent {
-                agent: self.agent_id,
-            }
-            .into());
-        };
-        if let Some(reason) = agent.quarantine {
-            return Err(Refusal::Quarantined { reason }.into());
+        let known = context.agent_named(&self.name)?;
+        if let Some(refusal) = known.as_ref().and_then(Agent::refusal) {
+            return Err(refusal.into());
         }
         let reason = clip(&self.reason);
-        if let Some(session) = agent.row.session.take() {
-            context.end_session(session)?;
-        }
-        agent.row.quarantined = true;
-        agent.quarantine = Some(reason.to_owned());
-        context.write_agent(&agent)?;
-        let text = format!("{} is quarantined: {reason}", agent.row.name);
+        context.bar(&self.name, Bar::Quarantined, reason)?;
+        let text = format!("{} is quarantined: {reason}", self.name);
         context.alert(AlertKind::DuplicateAgent, None, None, &text)?;
         Ok(Done::Quarantined)
     }
@@ -39,7 +32,15 @@ impl Quarantine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Refusal;
     use crate::testing::{Bed, attach};
+
+    fn quarantine(name: &str) -> Quarantine {
+        Quarantine {
+            name: name.parse().unwrap(),
+            reason: "two processes".to_owned(),
+        }
+    }
 
     #[test]
     fn a_quarantined_agent_loses_its_session_and_keeps_its_leases() {
@@ -48,26 +49,33 @@ mod tests {
         let (agent_id, session) = bed.attach(attach("h1"));
         let (run_id, _) = bed.fire(job, 1);
         bed.grant(run_id, 0, session);
-        let quarantine = |agent_id| Quarantine {
-            agent_id,
-            reason: "two processes".to_owned(),
-        };
-        assert_eq!(bed.ok(quarantine(agent_id)), Done::Quarantined);
+        assert_eq!(bed.ok(quarantine("h1")), Done::Quarantined);
         let agent = &bed.set.agents[&agent_id];
-        assert!(agent.quarantined && agent.session.is_none());
+        assert_eq!(agent.barred, Some(Bar::Quarantined));
+        assert_eq!(agent.session, None);
         assert_eq!(bed.shard(run_id, 0).state.as_str(), "leased");
         assert_eq!(
             bed.view("SELECT kind, text FROM alert_view"),
             ["duplicate_agent|h1 is quarantined: two processes"]
         );
         assert!(matches!(
-            bed.refused(quarantine(agent_id)),
+            bed.refused(quarantine("h1")),
             Refusal::Quarantined { .. }
         ));
-        let nobody = AgentId(9);
+    }
+
+    #[test]
+    fn two_that_never_attached_are_quarantined_and_told_of_all_the_same() {
+        let mut bed = Bed::new();
+        bed.ok(quarantine("h1"));
         assert_eq!(
-            bed.refused(quarantine(nobody)),
-            Refusal::NoSuchAgent { agent: nobody }
+            bed.view("SELECT name, barred, barred_reason FROM agent_view"),
+            ["h1|quarantined|two processes"]
         );
+        assert_eq!(bed.view("SELECT kind FROM alert_view"), ["duplicate_agent"]);
+        assert!(matches!(
+            bed.refused(attach("h1")),
+            Refusal::Quarantined { .. }
+        ));
     }
 }

@@ -33,6 +33,11 @@ pub enum AlertKind {
     NeedsConfirmation,
     /// Two processes under one identity.
     DuplicateAgent,
+    /// A person revoked an agent.
+    AgentRevoked,
+    /// The ledger's tables do not take what the scheduler decided about a run; it is tried again,
+    /// ever more rarely.
+    CommandRefused,
 }
 
 impl AlertKind {
@@ -47,6 +52,8 @@ impl AlertKind {
             AlertKind::DuplicateAgent => "duplicate_agent",
             AlertKind::FireRefused => "fire_refused",
             AlertKind::ClockBehind => "clock_behind",
+            AlertKind::AgentRevoked => "agent_revoked",
+            AlertKind::CommandRefused => "command_refused",
         }
     }
 }

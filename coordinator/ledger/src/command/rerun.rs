@@ -6,7 +6,7 @@ use crate::apply::{Context, Stop, clip, malformed};
 use crate::outcome::{Done, Refusal};
 use crate::rows::{Lease, RunState, ShardState};
 use crate::settle::pending_at;
-use crate::tables::record::Audit;
+use crate::tables::record::{Audit, On};
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -45,8 +45,7 @@ impl Rerun {
         context.audit(Audit {
             by,
             action: "rerun",
-            job_id: run.row.job_id,
-            run_id: Some(self.run_id),
+            on: On::Run(run.row.job_id, self.run_id),
             reason: Some(reason),
         })?;
         Ok(Done::Rerun {

@@ -7,14 +7,26 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::damaged;
-use crate::rows::AgentRow;
+use crate::codes::{Coded, coded_option, damaged};
+use crate::outcome::Refusal;
+use crate::rows::{AgentRow, Bar};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agent {
     pub(crate) row: AgentRow,
-    /// Why it is quarantined.
-    pub(crate) quarantine: Option<String>,
+    /// Why it is barred, in words.
+    pub(crate) barred_reason: Option<String>,
+}
+
+impl Agent {
+    /// Why it is served no more, if that is so.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        let reason = self.barred_reason.clone().unwrap_or_default();
+        Some(match self.row.barred? {
+            Bar::Quarantined => Refusal::Quarantined { reason },
+            Bar::Revoked => Refusal::Revoked { reason },
+        })
+    }
 }
 
 /// The state of an agent's host at one attach.
@@ -29,11 +41,10 @@ pub(crate) struct Session {
     pub(crate) ended_at: Option<WallMs>,
 }
 
-const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, quarantine, \
-     silent_reigns";
+const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, barred, \
+     barred_reason, silent_reigns";
 
 fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
-    let quarantine: Option<String> = row.get(6)?;
     Ok(Agent {
         row: AgentRow {
             agent_id: AgentId(row.get(0)?),
@@ -42,10 +53,10 @@ fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
             boot_id: row.get(3)?,
             supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
             slots: row.get(5)?,
-            quarantined: quarantine.is_some(),
-            silent_reigns: row.get(7)?,
+            barred: coded_option(row, 6)?,
+            silent_reigns: row.get(8)?,
         },
-        quarantine,
+        barred_reason: row.get(7)?,
     })
 }
 
@@ -90,9 +101,10 @@ impl Context<'_> {
         let row = &agent.row;
         self.conn
             .prepare_cached(
-                "INSERT INTO agents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                "INSERT INTO agents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                  ON CONFLICT (agent_id) DO UPDATE SET session = ?3, boot_id = ?4,
-                    supervisor = ?5, slots = ?6, quarantine = ?7, silent_reigns = ?8",
+                    supervisor = ?5, slots = ?6, barred = ?7, barred_reason = ?8,
+                    silent_reigns = ?9",
             )?
             .execute(params![
                 row.agent_id.0,
@@ -101,11 +113,44 @@ impl Context<'_> {
                 row.boot_id,
                 row.supervisor.0.cast_signed(),
                 row.slots,
-                agent.quarantine,
+                row.barred.map(Bar::code),
+                agent.barred_reason,
                 row.silent_reigns,
             ])?;
         self.changes.agent(row);
         Ok(())
+    }
+
+    /// Serves an agent no more, be it known or not: its session ends, its leases by their expiry.
+    pub(crate) fn bar(
+        &mut self,
+        name: &AgentName,
+        bar: Bar,
+        reason: &str,
+    ) -> Result<AgentId, Stop> {
+        let mut agent = match self.agent_named(name)? {
+            Some(agent) => agent,
+            None => Agent {
+                row: AgentRow::never_attached(self.meta.mint_agent(), name.clone()),
+                barred_reason: None,
+            },
+        };
+        if let Some(session) = agent.row.session.take() {
+            self.end_session(session)?;
+        }
+        agent.row.barred = Some(bar);
+        agent.barred_reason = Some(reason.to_owned());
+        self.write_agent(&agent)?;
+        Ok(agent.row.agent_id)
+    }
+
+    /// The word of a revoked agent is worth nothing, and be it that its job succeeded.
+    pub(crate) fn refuse_revoked(&self, agent_id: AgentId) -> Result<(), Stop> {
+        let agent = self.agent(agent_id)?;
+        match agent.as_ref().and_then(Agent::refusal) {
+            Some(refusal @ Refusal::Revoked { .. }) => Err(refusal.into()),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn session(&self, session: SessionId) -> Result<Option<Session>, Stop> {

@@ -1,6 +1,6 @@
 //! What is only ever added: gaps, alerts, the audit of what people did.
 
-use protocol::{JobId, RunId, WallMs};
+use protocol::{AgentId, JobId, RunId, WallMs};
 use rusqlite::params;
 
 use crate::apply::{Context, Stop};
@@ -18,13 +18,20 @@ pub(crate) struct NewGap {
     pub(crate) reason: GapReason,
 }
 
-/// What an entry of the audit is about.
+/// What was done to what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum On {
+    Job(JobId),
+    Run(JobId, RunId),
+    Agent(AgentId),
+}
+
+/// One entry of the audit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Audit<'a> {
     pub(crate) by: &'a str,
     pub(crate) action: &'static str,
-    pub(crate) job_id: JobId,
-    pub(crate) run_id: Option<RunId>,
+    pub(crate) on: On,
     pub(crate) reason: Option<&'a str>,
 }
 
@@ -69,15 +76,21 @@ impl Context<'_> {
 
     pub(crate) fn audit(&mut self, entry: Audit<'_>) -> Result<(), Stop> {
         let audit_id = self.meta.mint_audit();
+        let (job_id, run_id, agent_id) = match entry.on {
+            On::Job(job_id) => (Some(job_id.0), None, None),
+            On::Run(job_id, run_id) => (Some(job_id.0), Some(run_id.0), None),
+            On::Agent(agent_id) => (None, None, Some(agent_id.0)),
+        };
         self.conn
-            .prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
             .execute(params![
                 audit_id,
                 self.at.0,
                 entry.by,
                 entry.action,
-                entry.job_id.0,
-                entry.run_id.map(|run| run.0),
+                job_id,
+                run_id,
+                agent_id,
                 entry.reason,
             ])?;
         Ok(())

@@ -3,7 +3,7 @@
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, Confirm, Decision, DeleteJob,
     EndSession, Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, PutJob, Quarantine,
-    RaiseAlert, Rerun, RerunScope, Settlement, SkipWaiting, Unplaceable, Verdict,
+    RaiseAlert, Rerun, RerunScope, RevokeAgent, Settlement, SkipWaiting, Unplaceable, Verdict,
 };
 use ledger::{Command, Proposal, ShardState, WorkingSet};
 use proptest::prelude::*;
@@ -204,9 +204,13 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
 
 fn odd_jobs(c: &mut Choices, set: &WorkingSet) -> Command {
     if c.one_in(4) {
-        let agent_id = AgentId(c.id(set.agents.keys().map(|id| id.0)));
-        let reason = c.text();
-        return Command::Quarantine(Quarantine { agent_id, reason });
+        let name = c.pick(&["h1", "h8", "h9"]).parse().unwrap();
+        let (by, reason) = (c.text(), c.text());
+        return if c.one_in(2) {
+            Command::Quarantine(Quarantine { name, reason })
+        } else {
+            Command::RevokeAgent(RevokeAgent { name, by, reason })
+        };
     }
     Command::RaiseAlert(RaiseAlert {
         kind: AlertKind::FlappingLeader,

@@ -27,13 +27,10 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
             }
         }
         (Command::Quarantine(quarantine), Ok(_)) => {
-            let agent = world.truth.set.agents.get(&quarantine.agent_id);
-            let name = agent.map(|agent| agent.name.clone());
-            let cloned = name
-                .as_ref()
-                .is_some_and(|name| world.cloned.contains(name));
+            let name = &quarantine.name;
+            let cloned = world.cloned.contains(name);
             world.require(cloned, "P4", "only clones are quarantined", || {
-                format!("{name:?} is one process on one machine")
+                format!("{name} is one process on one machine")
             });
         }
         (Command::AttachAgent(_), Ok(Done::Attached { released, .. })) => {
@@ -106,6 +103,11 @@ fn check_unheard(world: &mut World, token: Token) {
         return;
     };
     let set = &world.truth.set;
+    // Of two that bear one name, one is not listened to.
+    let holder = set.agents.get(&grant.agent_id);
+    if holder.is_some_and(|agent| world.cloned.contains(&agent.name)) {
+        return;
+    }
     let run = set.runs.get(&grant.run_id);
     let takeover = run
         .and_then(|run| set.versions.get(&(run.job_id, run.version)))

@@ -221,7 +221,7 @@ fn are_quarantined_and_told_of(world: &mut World, name: &protocol::AgentName) {
     let agents = world.truth.set.agents.values();
     let quarantined = agents
         .filter(|agent| agent.name == *name)
-        .all(|agent| agent.quarantined);
+        .all(|agent| agent.barred == Some(ledger::Bar::Quarantined));
     let told = alert_with(&world.tables(), name.as_str()).is_some();
     world.require(
         quarantined && told,

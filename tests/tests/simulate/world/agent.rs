@@ -23,6 +23,8 @@ pub struct AgentShell {
     socket: Option<u64>,
     /// The connection that is being made.
     pub(super) dialing: Option<u64>,
+    /// It waits before it dials again. One wait at a time.
+    waits_to_dial: bool,
 }
 
 #[derive(Debug)]
@@ -55,6 +57,7 @@ impl World {
             tick_at: i64::MAX,
             socket: None,
             dialing: None,
+            waits_to_dial: false,
         });
         self.after(2, Event::AgentDialsSupervisor(host, generation));
         self.dial_later(host, 0);
@@ -118,23 +121,27 @@ impl World {
     // -- dialing ------------------------------------------------------------------------------
 
     pub(super) fn dial_later(&mut self, host: usize, pause_ms: i64) {
-        let Some(agent) = self.hosts[host].agent.as_ref() else {
+        let Some(agent) = self.hosts[host].agent.as_mut() else {
             return;
         };
+        if std::mem::replace(&mut agent.waits_to_dial, true) {
+            return;
+        }
         let generation = agent.generation;
         let after = pause_ms + self.rng.between(20, 1_000);
         self.after(after, Event::Dial(host, generation));
     }
 
     pub(super) fn dial_if_needed(&mut self, host: usize, generation: u64) {
-        let machine = &self.hosts[host];
+        let machine = &mut self.hosts[host];
         let Some(agent) = machine
             .agent
-            .as_ref()
+            .as_mut()
             .filter(|a| a.generation == generation)
         else {
             return;
         };
+        agent.waits_to_dial = false;
         if machine.stalled || agent.stopped {
             self.dial_later(host, 0);
         } else if !agent.core.is_connected() && agent.dialing.is_none() {
