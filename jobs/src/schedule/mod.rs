@@ -208,16 +208,11 @@ impl Schedule {
             }
             Rule::Cron(cron) => {
                 let (after, through) = seconds(after, through);
-                let mut count = 0;
-                let mut day = after.div_euclid(SECONDS_A_DAY);
-                let last = through.div_euclid(SECONDS_A_DAY);
-                while let Some(found) = next_window(cron, day, last) {
-                    for piece in zone::pieces(self.tz, found) {
-                        count += cron.count_fires(&piece, after, through);
-                    }
-                    day = found + 1;
-                }
-                count
+                let day = after.div_euclid(SECONDS_A_DAY);
+                windows(cron, day, through.div_euclid(SECONDS_A_DAY))
+                    .flat_map(|window| zone::pieces(self.tz, window))
+                    .map(|piece| cron.count_fires(&piece, after, through))
+                    .sum()
             }
         }
     }
@@ -251,24 +246,18 @@ impl Schedule {
 
     fn next_fire(&self, cron: &Cron, after: WallMs) -> Option<Fire> {
         let (after, end) = seconds(after, LAST);
-        let mut day = after.div_euclid(SECONDS_A_DAY);
+        let day = after.div_euclid(SECONDS_A_DAY);
         // Where years are written, the first of them may be far off, but they are few.
-        let search = if cron.ends() {
+        let last = if cron.ends() {
             i64::MAX / 2
         } else {
             day + SEARCH_DAYS
         };
-        let last = search.min(end.div_euclid(SECONDS_A_DAY));
-        while let Some(found) = next_window(cron, day, last) {
-            let fire = zone::pieces(self.tz, found)
+        windows(cron, day, last.min(end.div_euclid(SECONDS_A_DAY))).find_map(|window| {
+            zone::pieces(self.tz, window)
                 .into_iter()
-                .find_map(|piece| cron.first_fire(&piece, after));
-            if fire.is_some() {
-                return fire;
-            }
-            day = found + 1;
-        }
-        None
+                .find_map(|piece| cron.first_fire(&piece, after))
+        })
     }
 
     /// The last fire in (`after`, `through`], in seconds.
@@ -322,11 +311,16 @@ impl Rule {
     }
 }
 
-/// The first UTC day in `day..=last` in which a fire can lie: local days touch the UTC day of
-/// the same number and its neighbours, no others.
-fn next_window(cron: &Cron, day: i64, last: i64) -> Option<i64> {
-    let found = cron.first_day(day - 1, last + 1)?;
-    Some((found - 1).max(day)).filter(|&window| window <= last)
+/// The UTC days in `day..=last` in which a fire can lie: local days touch the UTC day of the same
+/// number and its neighbours, no others.
+fn windows(cron: &Cron, day: i64, last: i64) -> impl Iterator<Item = i64> {
+    let mut day = day;
+    std::iter::from_fn(move || {
+        let found = cron.first_day(day - 1, last + 1)?;
+        let window = (found - 1).max(day);
+        day = window + 1;
+        (window <= last).then_some(window)
+    })
 }
 
 /// The last UTC day in `first..=day` in which a fire can lie.
@@ -353,4 +347,67 @@ fn parse_zone(name: &str) -> Result<Tz, ScheduleError> {
         };
         ScheduleError::new("timezone", name, "is not a known time zone", remedy)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2038-01-01T00:00:00Z.
+    const YEARS_END: WallMs = WallMs(2_145_916_800_000);
+
+    /// Expressions that have sent other engines round in circles, or far away.
+    const NASTY: [(Dialect, &str); 9] = [
+        (Dialect::Vixie, "0 0 29 2 *"),
+        (Dialect::Vixie, "0 12 30 12 *"),
+        (Dialect::Vixie, "*/40 2 8-14 3 */7"),
+        (Dialect::Vixie, "30 2 25-31 3,10 */7"),
+        (Dialect::Quartz, "0 0 0 ? 2 7#5"),
+        (Dialect::Quartz, "59 59 23 31W 3 ?"),
+        (Dialect::Quartz, "0 30 1 ? 11 1#1"),
+        (Dialect::Quartz, "0 0 0 L-30 10 ? 1970/3"),
+        (Dialect::Kubernetes, "0/30 2 1/40 4 ?"),
+    ];
+
+    /// From each fire to the next the walk looks at the three UTC days that a local day touches
+    /// and no others, in whatever zone, and goes on only where a gap has taken the fire away:
+    /// here for some years at most.
+    #[test]
+    fn no_zone_makes_the_walk_long() {
+        for &tz in &chrono_tz::TZ_VARIANTS {
+            for (dialect, text) in NASTY {
+                let spec = ScheduleSpec {
+                    cron: text.to_owned(),
+                    timezone: tz.name().to_owned(),
+                    dialect,
+                };
+                let Ok(schedule) = Schedule::parse(&spec) else {
+                    // Never fires in this zone, which it took a bounded walk to see.
+                    assert!(text.starts_with('*'), "{text} {tz}");
+                    continue;
+                };
+                let Rule::Cron(cron) = &schedule.rule else {
+                    panic!("{text} is no interval");
+                };
+                let mut at = FIRST;
+                while at < YEARS_END {
+                    let after = at.0.div_euclid(1000);
+                    let day = after.div_euclid(SECONDS_A_DAY);
+                    let next = schedule.next_fire(cron, at);
+                    let to = next.map_or(day, |fire| fire.at.div_euclid(SECONDS_A_DAY));
+                    let steps = windows(cron, day, to).count();
+                    assert!(
+                        steps <= 3 * 20,
+                        "{text} {tz}: {steps} days looked at after {at}"
+                    );
+                    let Some(next) = next else {
+                        assert!(cron.ends(), "{text} {tz}: nothing after {at}");
+                        break;
+                    };
+                    assert!(next.at > after, "{text} {tz}: {} after {after}", next.at);
+                    at = WallMs(next.at * 1000);
+                }
+            }
+        }
+    }
 }
