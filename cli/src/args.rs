@@ -68,6 +68,8 @@ pub(crate) enum Command {
     Confirm(Confirm),
     /// Write what an attempt printed, byte for byte
     Logs(Logs),
+    /// Show when an expression, a job or a manifest fires
+    Next(Next),
     /// Run a whole Matins of your own from a directory of manifests
     Dev(Dev),
     /// Run a coordinator
@@ -250,6 +252,72 @@ pub(crate) struct Logs {
     pub(crate) token: Option<Token>,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Next {
+    /// An expression in quotes, after `--` where it begins with a dash; or a job of
+    /// the coordinator, such as `finance/reconcile`
+    #[arg(value_name = "EXPR|JOB", required_unless_present = "files")]
+    pub(crate) what: Option<String>,
+    /// A manifest file, or a directory whose *.yaml and *.yml are read; may be repeated
+    #[arg(
+        long = "file",
+        short = 'f',
+        value_name = "FILE|DIR",
+        conflicts_with = "what"
+    )]
+    pub(crate) files: Vec<PathBuf>,
+    /// How an expression is read [default: vixie]
+    #[arg(long, value_name = "DIALECT", value_enum, conflicts_with = "files")]
+    pub(crate) dialect: Option<Dialect>,
+    /// Zone of an expression, such as Asia/Shanghai [default: UTC]
+    #[arg(long, value_name = "ZONE", conflicts_with = "files")]
+    pub(crate) timezone: Option<String>,
+    /// Only fires after this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) after: Option<WallMs>,
+    /// How many fires
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// How the answer is written: json is an array of instants in UTC and no more
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Text,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// How a cron expression is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dialect {
+    /// Five fields, as in a crontab
+    Vixie,
+    /// Six or seven fields, the second first, 1 is Sunday
+    Quartz,
+    /// Five fields, as in a CronJob
+    #[value(alias = "k8s")]
+    Kubernetes,
+}
+
+impl From<Dialect> for jobs::Dialect {
+    fn from(dialect: Dialect) -> jobs::Dialect {
+        match dialect {
+            Dialect::Vixie => jobs::Dialect::Vixie,
+            Dialect::Quartz => jobs::Dialect::Quartz,
+            Dialect::Kubernetes => jobs::Dialect::Kubernetes,
+        }
+    }
+}
+
+/// [`Format`] for what is more than a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Text {
+    /// For people, at 80 columns
+    #[default]
+    #[value(alias = "table")]
+    Text,
+    /// For programs
+    Json,
 }
 
 #[derive(Args, Debug)]

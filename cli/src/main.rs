@@ -54,6 +54,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Cancel(options) => commands::act::cancel(&options),
         Command::Confirm(options) => commands::act::confirm(&options),
         Command::Logs(options) => commands::logs::logs(&options),
+        Command::Next(options) => commands::next::next(&options),
         Command::Ca(what) => commands::ca::ca(what),
         Command::Guard(options) => commands::guard::guard(&options),
     }

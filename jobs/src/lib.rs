@@ -18,5 +18,6 @@ pub use manifest::{
     parse_manifests,
 };
 pub use schedule::{
-    Dialect, DialectError, Instant, Schedule, ScheduleError, ScheduleSpec, tzdata_version,
+    ClockNote, Dialect, DialectError, Face, Instant, Schedule, ScheduleError, ScheduleSpec,
+    tzdata_version,
 };

@@ -197,6 +197,25 @@ fn the_ends_of_time_are_answered() {
 }
 
 #[test]
+fn an_interval_is_known_by_one_of_its_instants() {
+    let every = schedule("@every 90s", "Etc/UTC");
+    for (fire, after, expected) in [
+        (1_000_000, 1_000_000, 1_000_000),
+        (1_000_000, 999_999, 910_000),
+        (1_000_000, 1_200_000, 1_180_000),
+        (0, i64::MAX, i64::MAX - i64::MAX % 90_000),
+    ] {
+        let anchor = every.anchor_of(WallMs(fire), WallMs(after));
+        assert_eq!(anchor, WallMs(expected), "{fire} {after}");
+    }
+    let later = WallMs(5_000_000);
+    assert_eq!(
+        schedule("* * * * *", "Etc/UTC").anchor_of(WallMs(0), later),
+        later
+    );
+}
+
+#[test]
 fn every_counts_from_the_anchor() {
     let every = schedule("@every 1h30m", "America/New_York");
     let anchor = at("2026-11-01T04:10:05.250Z");

@@ -7,6 +7,7 @@ pub(crate) mod describe;
 pub(crate) mod get;
 pub(crate) mod guard;
 pub(crate) mod logs;
+pub(crate) mod next;
 
 use nix::unistd::{User, getuid};
 use protocol::api::{Run, RunDetail};

@@ -6,6 +6,7 @@
 mod asking;
 mod dev;
 mod manifests;
+mod next;
 mod parts;
 mod place;
 mod usage;

@@ -48,6 +48,13 @@ impl Every {
         u64::try_from(elapsed.max(0) / i128::from(self.period_ms)).unwrap_or(u64::MAX)
     }
 
+    /// The last anchor at or before `after` that names `fire`.
+    pub(super) fn anchor_of(self, fire: WallMs, after: WallMs) -> WallMs {
+        let back = (i128::from(after.0) - i128::from(fire.0)).div_euclid(self.period_ms.into());
+        let at = i128::from(fire.0) + back * i128::from(self.period_ms);
+        WallMs(i64::try_from(at).unwrap_or(i64::MIN))
+    }
+
     /// The nth instant after the anchor, from 1; `None` past the end of time.
     pub(super) fn nth(self, anchor: WallMs, n: u64) -> Option<WallMs> {
         let at = i128::from(anchor.0) + i128::from(n) * i128::from(self.period_ms);

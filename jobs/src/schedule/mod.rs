@@ -17,6 +17,7 @@ mod dialect;
 mod error;
 mod every;
 mod expression;
+mod face;
 mod field;
 mod fires;
 mod foreign;
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use dialect::{Dialect, DialectError};
 pub use error::ScheduleError;
+pub use face::{ClockNote, Face};
 pub(crate) use zone::{local_text, parse_local};
 
 use cron::{Cron, SECONDS_A_DAY};
@@ -164,6 +166,15 @@ impl Schedule {
                 let at = every.nth(anchor, n).filter(|&at| at <= LAST)?;
                 Some(self.plain(at))
             }
+        }
+    }
+
+    /// An anchor at or before `after` that names `fire`, an instant that is known to be one. For
+    /// asking about the time before, or without knowing when the version began.
+    pub fn anchor_of(&self, fire: WallMs, after: WallMs) -> WallMs {
+        match &self.rule {
+            Rule::Every(every) => every.anchor_of(fire, after),
+            Rule::Cron(_) => after,
         }
     }
 
