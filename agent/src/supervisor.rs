@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use agent_core::supervisor::{Action, Identity, SpawnError};
+use agent_core::supervisor::{Action, Identity, SpawnError, Tree};
 use agent_core::{Supervisor, supervisor};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -463,7 +463,7 @@ impl Shell {
                         Ok(pid) => {
                             self.trees.insert(token, pid);
                             tracing::info!(%token, pid, "an attempt was started");
-                            Ok(())
+                            Ok(Vec::new())
                         }
                         Err(error) => {
                             let (fault, why) = (error.fault(), chain(&error));
@@ -474,11 +474,20 @@ impl Shell {
                     self.core.handle_spawned(token, result, clock::now());
                 }
                 Action::Signal { token, signal } => self.signal(token, signal),
+                Action::TellUnkillable { token } => {
+                    tracing::error!(%token, "an attempt cannot be killed: until it is dead its end is not told");
+                }
                 Action::LookAtTree { token } => {
                     // What has ended is out of the way, and its orphans are ours.
                     self.reap();
                     match self.trees.count(token) {
-                        Ok(alive) => self.core.handle_tree(token, alive, clock::now()),
+                        Ok(alive) => {
+                            let tree = Tree {
+                                alive,
+                                ..Tree::default()
+                            };
+                            self.core.handle_tree(token, tree, clock::now());
+                        }
                         Err(error) => {
                             tracing::error!(%token, %error, "a process tree cannot be read");
                         }

@@ -12,13 +12,17 @@
 //! An attempt has *ended* when its main process has exited and its tree is verified empty. What
 //! the main process left behind is killed, counted, and changes nothing about how the attempt is
 //! said to have ended.
+//!
+//! Between the launch and the first instruction of the program the process is the supervisor's own
+//! work: it looks up users, makes directories, opens files, and any of these may hang. It is
+//! killed like any other when its time is over, and what cannot be killed is never called dead.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use protocol::attempt::Exit;
+use protocol::attempt::{Exit, Limit};
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
 use protocol::supervisor::{End, Event, Held, KillCause, Launch, Request, SpawnFault, Table};
@@ -43,10 +47,14 @@ pub struct Identity {
 /// What the shell is to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Start the process and report with [`Supervisor::handle_spawned`].
+    /// Start the process and report with [`Supervisor::handle_spawned`], which may take its time.
     Spawn(Launch),
-    /// Send this signal to everything alive of the attempt's tree.
+    /// Send this signal to everything alive of the attempt's tree, or to the process that is
+    /// about to become its first.
     Signal { token: Token, signal: Signal },
+    /// SIGKILL has been repeated for more than a second and something is alive still. Said once;
+    /// killing goes on.
+    TellUnkillable { token: Token },
     /// Count what is alive of the attempt's tree and report with [`Supervisor::handle_tree`].
     LookAtTree { token: Token },
     /// The tree is empty: remove the attempt's working directory.
@@ -79,6 +87,19 @@ pub struct Usage {
     pub memory_bytes_peak: u64,
 }
 
+/// What a look at an attempt's tree has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// Processes that are alive, the main one included.
+    pub alive: u32,
+    /// Used by everything that was ever in the tree, where the kernel counts that.
+    pub cpu: Option<DurationMs>,
+    /// Most that the tree has held at once, where the kernel counts that.
+    pub memory_bytes_peak: Option<u64>,
+    /// The kernel killed something of the tree because memory was used up.
+    pub out_of_memory: bool,
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct Supervisor {
@@ -98,6 +119,8 @@ struct Attempt {
     takeover: DurationMs,
     timeout: DurationMs,
     output: String,
+    /// Limits of the launch that this host does not enforce.
+    not_enforced: Vec<Limit>,
     phase: Phase,
     ladder: Option<Ladder>,
 }
@@ -129,6 +152,7 @@ struct Ladder {
     kill_at: BootMs,
     next: BootMs,
     pause: DurationMs,
+    told_unkillable: bool,
 }
 
 impl Supervisor {
@@ -238,6 +262,7 @@ impl Supervisor {
                 takeover: launch.takeover,
                 timeout: launch.timeout,
                 output: launch.output.clone(),
+                not_enforced: Vec::new(),
                 phase: Phase::Spawning,
                 ladder: None,
             },
@@ -252,8 +277,14 @@ impl Supervisor {
         }
     }
 
-    /// The process of this token was started, or why it could not be.
-    pub fn handle_spawned(&mut self, token: Token, result: Result<(), SpawnError>, now: Now) {
+    /// The program of this token runs, with the limits that are not enforced; or nothing of it
+    /// is alive and this is why.
+    pub fn handle_spawned(
+        &mut self,
+        token: Token,
+        result: Result<Vec<Limit>, SpawnError>,
+        now: Now,
+    ) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
             return;
         };
@@ -261,22 +292,12 @@ impl Supervisor {
             return;
         }
         match result {
-            Ok(()) => {
+            Ok(not_enforced) => {
+                attempt.not_enforced = not_enforced;
                 attempt.phase = Phase::Running {
                     started_at: now.wall,
                     timeout_at: now.boot + attempt.timeout,
                 };
-                if let Some(ladder) = &mut attempt.ladder {
-                    // Killed before there was anything to signal.
-                    ladder.next = now.boot;
-                    if now.boot < ladder.kill_at {
-                        self.actions.push_back(Action::Signal {
-                            token,
-                            signal: Signal::Term,
-                        });
-                        ladder.next = ladder.kill_at;
-                    }
-                }
                 self.send(Event::Launched {
                     token,
                     at: now.wall,
@@ -312,8 +333,7 @@ impl Supervisor {
         self.enforce(now);
     }
 
-    /// How many processes of this token's tree are alive, the main one included.
-    pub fn handle_tree(&mut self, token: Token, alive: u32, now: Now) {
+    pub fn handle_tree(&mut self, token: Token, tree: Tree, now: Now) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
             return;
         };
@@ -330,7 +350,7 @@ impl Supervisor {
             return;
         };
         let cause = attempt.ladder.as_ref().and_then(|l| l.cause);
-        if alive == 0 {
+        if tree.alive == 0 {
             let end = End {
                 killed: cause,
                 exit: Some(*exit),
@@ -338,16 +358,16 @@ impl Supervisor {
                 spawn_fault: SpawnFault::default(),
                 started_at: Some(*started_at),
                 ended_at: *ended_at,
-                cpu: usage.cpu,
-                memory_bytes_peak: usage.memory_bytes_peak,
-                out_of_memory: false,
-                not_enforced: Vec::new(),
+                cpu: tree.cpu.unwrap_or(usage.cpu),
+                memory_bytes_peak: tree.memory_bytes_peak.unwrap_or(usage.memory_bytes_peak),
+                out_of_memory: tree.out_of_memory,
+                not_enforced: attempt.not_enforced.clone(),
                 leftovers: *leftovers,
             };
             return self.end(token, end);
         }
         if cause.is_none() {
-            *leftovers = (*leftovers).max(alive);
+            *leftovers = (*leftovers).max(tree.alive);
         }
         *look_at = now.boot + *pause;
         if attempt.ladder.is_none() {
@@ -356,6 +376,7 @@ impl Supervisor {
                 kill_at: now.boot,
                 next: now.boot,
                 pause: PAUSE_FIRST,
+                told_unkillable: false,
             });
         }
         self.step(token, now.boot);
@@ -415,13 +436,17 @@ impl Supervisor {
             return;
         };
         if let Some(ladder) = &mut attempt.ladder
-            && !matches!(attempt.phase, Phase::Ended(_) | Phase::Spawning)
+            && !matches!(attempt.phase, Phase::Ended(_))
             && ladder.next <= now
         {
             self.actions.push_back(Action::Signal {
                 token,
                 signal: Signal::Kill,
             });
+            if ladder.pause == PAUSE_LAST && !ladder.told_unkillable {
+                ladder.told_unkillable = true;
+                self.actions.push_back(Action::TellUnkillable { token });
+            }
             ladder.next = now + ladder.pause;
             ladder.pause = longer(ladder.pause);
         }
@@ -458,9 +483,9 @@ impl Supervisor {
             kill_at: counted_from + KILL_GRACE,
             next: now,
             pause: PAUSE_FIRST,
+            told_unkillable: false,
         };
-        let running = matches!(attempt.phase, Phase::Running { .. });
-        if running && now < ladder.kill_at {
+        if now < ladder.kill_at {
             self.actions.push_back(Action::Signal {
                 token,
                 signal: Signal::Term,
@@ -561,13 +586,12 @@ impl Attempt {
     fn next_step(&self, deadline_enforced: bool) -> Option<BootMs> {
         let ladder = self.ladder.as_ref().map(|l| l.next);
         match &self.phase {
-            Phase::Running { timeout_at, .. } => ladder.or_else(|| {
+            Phase::Spawning | Phase::Running { .. } => ladder.or_else(|| {
                 let deadline = deadline_enforced.then_some(self.deadline);
-                deadline.into_iter().chain([*timeout_at]).min()
+                deadline.into_iter().chain(self.timeout_at()).min()
             }),
             Phase::Draining { look_at, .. } => ladder.into_iter().chain([*look_at]).min(),
-            // While the shell spawns, a deadline that passes is noticed when it is done.
-            Phase::Spawning | Phase::Ended(_) => None,
+            Phase::Ended(_) => None,
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use protocol::attempt::Limits;
 
@@ -32,7 +34,7 @@ impl Machine {
     fn running(rules: Rules) -> Machine {
         let mut machine = Machine::new(rules);
         machine.asks(Request::Launch(launch(1, START + 60_000)));
-        machine.spawned(Ok(()));
+        machine.spawned(Ok(vec![]));
         machine.actions();
         machine
     }
@@ -48,7 +50,7 @@ impl Machine {
         self.supervisor.handle_request(request, self.now());
     }
 
-    fn spawned(&mut self, result: Result<(), SpawnError>) {
+    fn spawned(&mut self, result: Result<Vec<Limit>, SpawnError>) {
         self.supervisor.handle_spawned(T, result, self.now());
     }
 
@@ -62,7 +64,11 @@ impl Machine {
     }
 
     fn tree(&mut self, alive: u32) {
-        self.supervisor.handle_tree(T, alive, self.now());
+        let tree = Tree {
+            alive,
+            ..Tree::default()
+        };
+        self.supervisor.handle_tree(T, tree, self.now());
     }
 
     fn tick_at(&mut self, boot: i64) {
@@ -97,6 +103,7 @@ const KILL: Action = Action::Signal {
     signal: Signal::Kill,
 };
 const LOOK: Action = Action::LookAtTree { token: T };
+const UNKILLABLE: Action = Action::TellUnkillable { token: T };
 
 fn launch(token: i64, deadline: i64) -> Launch {
     Launch {
@@ -131,7 +138,7 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
     let order = launch(1, START + 60_000);
     m.asks(Request::Launch(order.clone()));
     assert_eq!(m.actions(), [Action::Spawn(order)]);
-    m.spawned(Ok(()));
+    m.spawned(Ok(vec![]));
     let at = m.now().wall;
     assert_eq!(
         m.actions(),
@@ -408,17 +415,92 @@ fn launches_that_start_nothing() {
     }
 }
 
-#[test]
-fn a_kill_that_overtakes_the_spawn_is_carried_out_after_it() {
+/// Token 1 was launched, and what is to become its process still prepares itself.
+fn spawning() -> Machine {
     let mut m = Machine::new(Rules::all());
     m.asks(Request::Launch(launch(1, START + 60_000)));
     m.actions();
+    m
+}
+
+#[test]
+fn what_still_prepares_itself_is_killed_like_what_runs() {
+    type Begin = fn(&mut Machine);
+    let rows: [(KillCause, Begin); 3] = [
+        (Cancelled, |m| m.asks(kill(Cancelled))),
+        (SupervisorStopped, |m| m.supervisor.handle_stop(m.now())),
+        (LeaseLost, |m| {
+            assert_eq!(m.supervisor.poll_timeout(), Some(BootMs(START + 60_000)));
+            m.tick_at(START + 60_000);
+        }),
+    ];
+    for (cause, begin) in rows {
+        let mut m = spawning();
+        begin(&mut m);
+        assert_eq!(m.actions(), [TERM], "{cause:?}");
+        m.tick_at(m.boot + GRACE);
+        assert_eq!(m.actions(), [KILL], "{cause:?}");
+        m.spawned(Err(SpawnError {
+            fault: SpawnFault::Host,
+            why: "it was killed".to_owned(),
+        }));
+        let end = m.end();
+        assert_eq!((end.killed, end.exit), (Some(cause), None));
+    }
+}
+
+#[test]
+fn a_program_that_began_before_the_kill_arrived_climbs_the_same_ladder() {
+    let mut m = spawning();
     m.asks(kill(Cancelled));
-    assert_eq!(m.actions(), []);
+    assert_eq!(m.actions(), [TERM]);
+    let begun = m.boot;
     m.boot += 10;
-    m.spawned(Ok(()));
-    assert!(m.actions().contains(&TERM));
-    assert_eq!(m.supervisor.poll_timeout(), Some(BootMs(START + GRACE)));
+    m.spawned(Ok(vec![]));
+    assert_eq!(
+        m.actions().len(),
+        1,
+        "told as started, and not signalled again"
+    );
+    assert_eq!(m.supervisor.poll_timeout(), Some(BootMs(begun + GRACE)));
+    m.tick_at(begun + GRACE);
+    assert_eq!(m.actions(), [KILL]);
+}
+
+#[test]
+fn what_hangs_before_it_has_begun_is_killed_again_and_again_and_never_called_dead() {
+    let mut m = spawning();
+    m.tick_at(START + 60_000 + GRACE);
+    let mut told = 0;
+    for _ in 0..20 {
+        let at = m.supervisor.poll_timeout().unwrap().0;
+        m.tick_at(at);
+        let actions = m.actions();
+        assert!(actions.contains(&KILL), "{actions:?}");
+        told += actions.iter().filter(|a| **a == UNKILLABLE).count();
+    }
+    assert_eq!(told, 1);
+    assert!(m.boot > START + 60_000 + GRACE + 10_000);
+    assert_eq!(m.supervisor.table().attempts[0].end, None);
+}
+
+#[test]
+fn the_whole_tree_is_told_where_the_host_counts_it_and_what_was_not_enforced() {
+    let mut m = spawning();
+    m.spawned(Ok(vec![Limit::Pids]));
+    m.exits(Exit::Code(0));
+    m.actions();
+    let tree = Tree {
+        alive: 0,
+        cpu: Some(DurationMs(500)),
+        memory_bytes_peak: Some(600),
+        out_of_memory: true,
+    };
+    m.supervisor.handle_tree(T, tree, m.now());
+    let end = m.end();
+    assert_eq!((end.cpu, end.memory_bytes_peak), (DurationMs(500), 600));
+    assert!(end.out_of_memory);
+    assert_eq!(end.not_enforced, [Limit::Pids]);
 }
 
 #[test]
@@ -445,6 +527,8 @@ fn a_stop_interrupts_everything_and_exits_when_nothing_is_alive() {
 struct World {
     /// By token: whether the main process is alive, and how many others are.
     trees: BTreeMap<Token, (bool, u32)>,
+    /// Whose main process has not begun its program.
+    preparing: BTreeSet<Token>,
     deadlines: BTreeMap<Token, i64>,
 }
 
@@ -454,6 +538,7 @@ enum Input {
     Launch { token: i64, life: i64 },
     Extend { token: i64, life: i64 },
     Kill(i64),
+    ProgramBegins(i64),
     MainExits(i64),
     Forks(i64),
     Reconnect,
@@ -466,6 +551,7 @@ fn input() -> impl Strategy<Value = Input> {
         4 => (token(), -1_000..20_000i64).prop_map(|(token, life)| Input::Launch { token, life }),
         4 => (token(), -1_000..20_000i64).prop_map(|(token, life)| Input::Extend { token, life }),
         1 => token().prop_map(Input::Kill),
+        4 => token().prop_map(Input::ProgramBegins),
         2 => token().prop_map(Input::MainExits),
         2 => token().prop_map(Input::Forks),
         1 => Just(Input::Reconnect),
@@ -478,14 +564,21 @@ fn obey(m: &mut Machine, world: &mut World) -> Result<(), TestCaseError> {
             Action::Spawn(l) => {
                 let known = world.trees.insert(l.token, (true, 0));
                 prop_assert_eq!(known, None, "spawned twice");
-                m.supervisor.handle_spawned(l.token, Ok(()), m.now());
+                world.preparing.insert(l.token);
             }
             Action::Signal { token, signal } => {
                 let tree = world.trees.get_mut(&token).expect("signals name trees");
-                // Even tokens ignore SIGTERM.
-                if signal == Signal::Kill || token.0 % 2 == 1 {
+                // The programs of even tokens ignore SIGTERM.
+                let preparing = world.preparing.contains(&token);
+                if signal == Signal::Kill || preparing || token.0 % 2 == 1 {
                     let main_died = std::mem::take(tree).0;
-                    if main_died {
+                    if world.preparing.remove(&token) {
+                        let error = SpawnError {
+                            fault: SpawnFault::Host,
+                            why: "killed".to_owned(),
+                        };
+                        m.supervisor.handle_spawned(token, Err(error), m.now());
+                    } else if main_died {
                         let exit = Exit::Signal(9);
                         m.supervisor
                             .handle_main_exited(token, exit, Usage::default(), m.now());
@@ -494,14 +587,20 @@ fn obey(m: &mut Machine, world: &mut World) -> Result<(), TestCaseError> {
             }
             Action::LookAtTree { token } => {
                 let (main, others) = world.trees[&token];
-                let alive = u32::from(main) + others;
-                m.supervisor.handle_tree(token, alive, m.now());
+                let tree = Tree {
+                    alive: u32::from(main) + others,
+                    ..Tree::default()
+                };
+                m.supervisor.handle_tree(token, tree, m.now());
             }
             Action::Send(Event::Ended { token, .. }) => {
                 let tree = world.trees.get(&token).copied().unwrap_or_default();
                 prop_assert_eq!(tree, (false, 0), "{} ended while alive", token);
             }
-            Action::Clear { .. } | Action::Send(_) | Action::Exit => {}
+            Action::Clear { .. }
+            | Action::Send(_)
+            | Action::TellUnkillable { .. }
+            | Action::Exit => {}
         }
     }
     Ok(())
@@ -544,8 +643,15 @@ fn check(rules: Rules, inputs: Vec<Input>) -> Result<(), TestCaseError> {
                 token: Token(token),
                 cause: Cancelled,
             }),
+            Input::ProgramBegins(token) => {
+                if world.preparing.remove(&Token(token)) {
+                    m.supervisor
+                        .handle_spawned(Token(token), Ok(vec![]), m.now());
+                }
+            }
             Input::MainExits(token) => {
-                if let Some(tree) = world.trees.get_mut(&Token(token))
+                if !world.preparing.contains(&Token(token))
+                    && let Some(tree) = world.trees.get_mut(&Token(token))
                     && std::mem::take(&mut tree.0)
                 {
                     let usage = Usage::default();
@@ -554,7 +660,8 @@ fn check(rules: Rules, inputs: Vec<Input>) -> Result<(), TestCaseError> {
                 }
             }
             Input::Forks(token) => {
-                if let Some(tree) = world.trees.get_mut(&Token(token))
+                if !world.preparing.contains(&Token(token))
+                    && let Some(tree) = world.trees.get_mut(&Token(token))
                     && tree.0
                 {
                     tree.1 += 1;

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use agent_core::Supervisor;
-use agent_core::supervisor::{Action, Identity, Signal, SpawnError, Usage};
+use agent_core::supervisor::{Action, Identity, Signal, SpawnError, Tree, Usage};
 use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
@@ -412,7 +412,7 @@ impl World {
                     })
                 } else {
                     self.spawn(host, &launch);
-                    Ok(())
+                    Ok(Vec::new())
                 };
                 if let Some(supervisor) = self.hosts[host].supervisor.as_mut() {
                     supervisor.core.handle_spawned(token, result, now);
@@ -424,13 +424,16 @@ impl World {
                 }
             }
             Action::LookAtTree { token } => {
-                let alive = self.tree_of(host, token);
+                let tree = Tree {
+                    alive: self.tree_of(host, token),
+                    ..Tree::default()
+                };
                 if let Some(supervisor) = self.hosts[host].supervisor.as_mut() {
-                    supervisor.core.handle_tree(token, alive, now);
+                    supervisor.core.handle_tree(token, tree, now);
                 }
             }
             Action::Send(word) => self.word_of_supervisor(host, word),
-            Action::Clear { .. } => {}
+            Action::Clear { .. } | Action::TellUnkillable { .. } => {}
             Action::Exit => {
                 self.note(|_| format!("host {host}: supervisor exits"));
                 self.hosts[host].supervisor = None;
