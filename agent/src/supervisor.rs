@@ -10,13 +10,22 @@
 //!    dead agent had written can never be obeyed after the table that did not list it;
 //! 3. then the requests of the agent that is there.
 //!
-//! In its directory (mode 0700) are the lock that keeps a second supervisor out, the socket, and
-//! a working directory for each attempt. Before it answers anybody it kills what an earlier
-//! supervisor left behind. Nothing else is kept: what it knew dies with it, and its processes too.
+//! Nothing that may wait is done on its one thread: processes prepare themselves ([`launching`]),
+//! others look at what may hang ([`environments`]) and clear away ([`removal`]). What the thread
+//! does itself are calls that the kernel answers at once.
+//!
+//! In its directory, which others may pass through and not read, are the lock that keeps a second
+//! supervisor out, the socket, and a working directory for each attempt. Before it answers anybody
+//! it kills what an earlier supervisor left behind. Nothing else is kept: what it knew dies with
+//! it, and its processes too.
 
+mod cgroups;
+mod environments;
 mod launching;
 mod place;
 mod processes;
+mod protection;
+mod removal;
 mod socket;
 mod sweep;
 mod sys;
@@ -33,13 +42,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use protocol::message::Incarnation;
-use protocol::supervisor::Request;
+use protocol::supervisor::{Launch, Request};
 use protocol::{BootMs, DurationMs, Rules, Token};
 
 use crate::chain::chain;
 use crate::clock::{self, BootTimer};
-use launching::Trash;
+use cgroups::Cgroups;
+use environments::Sightings;
+use launching::{Launcher, Outcome};
 use place::{Door, Place};
+pub use protection::protect_from_attempts;
+use removal::Removal;
 pub(crate) use socket::LINE_BYTES_MAX;
 use socket::Line;
 use trees::Trees;
@@ -47,10 +60,12 @@ use trees::Trees;
 /// After a failed accept (no descriptors left) the next is tried this much later.
 const ACCEPT_PAUSE: DurationMs = DurationMs(200);
 
-/// How often it is looked whether agents can still find this supervisor.
-const LOOK_AT_PLACE: DurationMs = DurationMs(5_000);
+/// How often it is looked whether agents can still find this supervisor, and whether cgroups that
+/// would not go do so now.
+const LOOK_AROUND: DurationMs = DurationMs(5_000);
 
-/// How long a stopping supervisor waits for the agent to take its last words.
+/// How long a stopping supervisor waits for the agent to take its last words, and for its
+/// attempts' directories to go.
 const LAST_WORDS_MS: u16 = 1_000;
 
 /// What a supervisor is told when it is started.
@@ -102,16 +117,15 @@ fn kernel(what: &'static str) -> impl Fn(nix::Error) -> Error {
 /// Takes over the process: blocks signals, reaps every child, becomes a subreaper. To be called
 /// on the main thread of a process that has started no other.
 pub fn run(options: Options) -> Result<(), Error> {
+    let inherited = protection::protect();
     let place = Place::take(&options.directory)?;
     let directory = place.directory().to_owned();
     let signals = take_over_process()?;
     let proc = PathBuf::from("/proc");
     let mark = format!("MATINS_SUPERVISOR={}", directory.display());
-    let swept = sweep::sweep(&proc, &mark).map_err(|source| Error::Sweep { source })?;
-    let trash = clear_work(&directory).map_err(|source| Error::Directory {
-        path: directory.clone(),
-        source,
-    })?;
+    let mut cgroups = Cgroups::prepare(&proc, &directory);
+    let swept = sweep_leftovers(&mut cgroups, &proc, &mark)?;
+    let removal = clear_work(&directory)?;
     let identity = identity(swept)?;
     tracing::info!(
         directory = %directory.display(),
@@ -123,12 +137,13 @@ pub fn run(options: Options) -> Result<(), Error> {
     let door = place.open_door()?;
     let mut shell = Shell {
         core: Supervisor::new(identity, Rules::all()),
-        trees: Trees::new(proc, mark.clone()),
-        trash,
-        mark,
+        trees: Trees::new(proc.clone(), Sightings::new(&proc, &mark)),
+        cgroups,
+        launcher: Launcher::new(mark, host_name()?, inherited),
+        removal,
         place,
         door,
-        look_at_place: Some(clock::now().boot + LOOK_AT_PLACE),
+        look_around: Some(clock::now().boot + LOOK_AROUND),
         signals,
         timer,
         accept_after: None,
@@ -136,6 +151,19 @@ pub fn run(options: Options) -> Result<(), Error> {
         done: false,
     };
     shell.run()
+}
+
+fn sweep_leftovers(cgroups: &mut Cgroups, proc: &Path, mark: &str) -> Result<bool, Error> {
+    let mut sweep = || {
+        let held = cgroups.sweep()?;
+        Ok(sweep::sweep(proc, mark)? && held)
+    };
+    sweep().map_err(|source| Error::Sweep { source })
+}
+
+fn host_name() -> Result<String, Error> {
+    let name = nix::sys::utsname::uname().map_err(kernel("the name of this host"))?;
+    Ok(name.nodename().to_string_lossy().into_owned())
 }
 
 fn take_over_process() -> Result<SignalFd, Error> {
@@ -164,10 +192,14 @@ fn take_over_process() -> Result<SignalFd, Error> {
         .map_err(kernel("its signals"))
 }
 
-fn clear_work(directory: &Path) -> io::Result<Trash> {
-    let mut trash = Trash::new(directory.join("trash"))?;
-    trash.take(&directory.join("work"))?;
-    Ok(trash)
+/// Working directories are made as they are needed; those of before go.
+fn clear_work(directory: &Path) -> Result<Removal, Error> {
+    Removal::new(directory.join("trash"), &directory.join("work")).map_err(|source| {
+        Error::Directory {
+            path: directory.to_owned(),
+            source,
+        }
+    })
 }
 
 fn identity(swept: bool) -> Result<Identity, Error> {
@@ -195,12 +227,13 @@ fn identity(swept: bool) -> Result<Identity, Error> {
 struct Shell {
     core: Supervisor,
     trees: Trees,
-    trash: Trash,
-    mark: String,
+    cgroups: Cgroups,
+    launcher: Launcher,
+    removal: Removal,
     place: Place,
     door: Door,
     /// `None` where another supervisor has taken the place.
-    look_at_place: Option<BootMs>,
+    look_around: Option<BootMs>,
     signals: SignalFd,
     timer: BootTimer,
     accept_after: Option<BootMs>,
@@ -214,6 +247,8 @@ struct Ready {
     signals: bool,
     connection: bool,
     readable: bool,
+    /// Attempts whose process has something to say before it begins.
+    reports: Vec<Token>,
 }
 
 impl Shell {
@@ -224,6 +259,10 @@ impl Shell {
             // has its signal still to come. The other way round its end could be overlooked.
             let told_to_stop = ready.signals && self.take_signals()?;
             self.reap();
+            for token in &ready.reports {
+                self.hear(*token);
+            }
+            self.trees.sightings.hear(clock::now().boot);
             if told_to_stop {
                 self.stop();
             }
@@ -235,14 +274,16 @@ impl Shell {
             self.core.handle_tick(clock::now());
             self.obey();
             self.flush();
-            self.trash.remove_some();
-            self.look_at_place();
+            self.send_out_helpers();
+            self.look_around();
         }
         self.say_last_words();
+        self.wait_for_removal();
+        self.cgroups.leave();
         Ok(())
     }
 
-    /// Sleeps until something is ready, the core wants its tick, or there is trash to remove.
+    /// Sleeps until something is ready or the core wants its tick.
     fn wait(&mut self) -> Result<Ready, Error> {
         let now = clock::now().boot;
         if self.accept_after.is_some_and(|at| at <= now) {
@@ -253,13 +294,9 @@ impl Shell {
             .poll_timeout()
             .into_iter()
             .chain(self.accept_after)
-            .chain(self.look_at_place);
+            .chain(self.trees.sightings.poll_timeout())
+            .chain(self.look_around);
         self.timer.set(wake_at.min()).map_err(kernel("a timer"))?;
-        let timeout = if self.trash.is_empty() {
-            PollTimeout::NONE
-        } else {
-            PollTimeout::ZERO
-        };
         let wanted = |line: &Line| {
             let mut wanted = PollFlags::POLLIN;
             wanted.set(PollFlags::POLLOUT, line.has_unsent());
@@ -275,10 +312,19 @@ impl Shell {
             PollFd::new(self.timer.fd.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.door.listener.as_fd(), accepting),
         ];
-        if let Some(line) = &self.line {
+        let line = self.line.as_ref().map(|line| {
             polled.push(PollFd::new(line.stream.as_fd(), wanted(line)));
+            polled.len() - 1
+        });
+        if let Some(sightings) = self.trees.sightings.fd() {
+            polled.push(PollFd::new(sightings, PollFlags::POLLIN));
         }
-        match poll(&mut polled, timeout) {
+        let mut reporting = Vec::new();
+        for (token, fd) in self.launcher.reports() {
+            reporting.push((polled.len(), token));
+            polled.push(PollFd::new(fd, PollFlags::POLLIN));
+        }
+        match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) => {}
             Err(nix::Error::EINTR) => return Ok(Ready::default()),
             Err(errno) => return Err(kernel("what is ready")(errno)),
@@ -291,7 +337,12 @@ impl Shell {
         Ok(Ready {
             signals: is(0, PollFlags::POLLIN),
             connection: is(2, PollFlags::POLLIN),
-            readable: is(3, PollFlags::POLLIN | gone),
+            readable: line.is_some_and(|index| is(index, PollFlags::POLLIN | gone)),
+            reports: reporting
+                .into_iter()
+                .filter(|(index, _)| is(*index, PollFlags::POLLIN | gone))
+                .map(|(_, token)| token)
+                .collect(),
         })
     }
 
@@ -305,13 +356,22 @@ impl Shell {
         Ok(told_to_stop)
     }
 
+    /// Children that do what may take long, and are none of any attempt's.
+    fn send_out_helpers(&mut self) {
+        let sent = [self.removal.work(), self.trees.sightings.ask()];
+        for pid in sent.into_iter().flatten() {
+            self.trees.insert_own(pid);
+        }
+    }
+
     /// Sees to it, now and then, that agents find this supervisor where they look for it.
-    fn look_at_place(&mut self) {
+    fn look_around(&mut self) {
         let now = clock::now().boot;
-        if self.look_at_place.is_none_or(|at| at > now) {
+        if self.look_around.is_none_or(|at| at > now) {
             return;
         }
-        self.look_at_place = Some(now + LOOK_AT_PLACE);
+        self.look_around = Some(now + LOOK_AROUND);
+        self.cgroups.remove_lingering();
         if self.door.can_be_found() {
             return;
         }
@@ -324,7 +384,7 @@ impl Shell {
                     directory = %directory.display(),
                     "another supervisor has taken the directory; this one stops"
                 );
-                self.look_at_place = None;
+                self.look_around = None;
                 self.stop();
             }
             Err(error) => {
@@ -334,7 +394,6 @@ impl Shell {
         }
     }
 
-    /// Working directories are made as they are needed; those of before are gone, or stay.
     fn take_place_again(&mut self) -> Result<(), Error> {
         if self.place.is_held() {
             // The socket alone is gone.
@@ -343,11 +402,12 @@ impl Shell {
         }
         let place = Place::take(self.place.directory())?;
         let door = place.open_door()?;
-        let trash = Trash::new(place.directory().join("trash"));
-        self.trash = trash.map_err(|source| Error::Directory {
-            path: place.directory().to_owned(),
-            source,
-        })?;
+        self.removal
+            .make_heap()
+            .map_err(|source| Error::Directory {
+                path: place.directory().to_owned(),
+                source,
+            })?;
         (self.place, self.door) = (place, door);
         Ok(())
     }
@@ -363,10 +423,16 @@ impl Shell {
         loop {
             match sys::reap() {
                 Ok(Some(ended)) => {
-                    if let Some(token) = self.trees.reaped(ended.pid) {
-                        self.core
-                            .handle_main_exited(token, ended.exit, ended.usage, clock::now());
+                    self.removal.reaped(ended.pid);
+                    let Some(token) = self.trees.reaped(ended.pid) else {
+                        continue;
+                    };
+                    // Whether it had begun is known now at the latest.
+                    if let Some(outcome) = self.launcher.reaped(token) {
+                        self.tell_outcome(token, outcome);
                     }
+                    self.core
+                        .handle_main_exited(token, ended.exit, ended.usage, clock::now());
                 }
                 Ok(None) => return,
                 Err(error) => {
@@ -375,6 +441,25 @@ impl Shell {
                 }
             }
         }
+    }
+
+    fn hear(&mut self, token: Token) {
+        if let Some(outcome) = self.launcher.hear(token) {
+            self.tell_outcome(token, outcome);
+        }
+    }
+
+    fn tell_outcome(&mut self, token: Token, outcome: Outcome) {
+        match &outcome {
+            Ok(not_enforced) => {
+                let not_enforced = (!not_enforced.is_empty()).then_some(not_enforced);
+                tracing::info!(%token, ?not_enforced, "an attempt was started");
+            }
+            Err(SpawnError { fault, why }) => {
+                tracing::warn!(%token, ?fault, why, "an attempt could not be started");
+            }
+        }
+        self.core.handle_spawned(token, outcome, clock::now());
     }
 
     /// Takes the next agent that waits; whether there was one.
@@ -455,50 +540,21 @@ impl Shell {
     fn obey(&mut self) {
         while let Some(action) = self.core.poll_action() {
             match action {
-                Action::Spawn(launch) => {
-                    let token = launch.token;
-                    let directory = self.work_directory(token);
-                    let result = launching::spawn(&launch, &directory, &self.mark);
-                    let result = match result {
-                        Ok(pid) => {
-                            self.trees.insert(token, pid);
-                            tracing::info!(%token, pid, "an attempt was started");
-                            Ok(Vec::new())
-                        }
-                        Err(error) => {
-                            let (fault, why) = (error.fault(), chain(&error));
-                            tracing::warn!(%token, ?fault, why, "an attempt could not be started");
-                            Err(SpawnError { fault, why })
-                        }
-                    };
-                    self.core.handle_spawned(token, result, clock::now());
-                }
+                Action::Spawn(launch) => self.spawn(&launch),
                 Action::Signal { token, signal } => self.signal(token, signal),
                 Action::TellUnkillable { token } => {
-                    tracing::error!(%token, "an attempt cannot be killed: until it is dead its end is not told");
+                    let pids = self.trees.pids(token, &self.cgroups);
+                    tracing::error!(
+                        %token,
+                        ?pids,
+                        "an attempt does not die of SIGKILL; it is not told as ended while it lives"
+                    );
                 }
-                Action::LookAtTree { token } => {
-                    // What has ended is out of the way, and its orphans are ours.
-                    self.reap();
-                    match self.trees.count(token) {
-                        Ok(alive) => {
-                            let tree = Tree {
-                                alive,
-                                ..Tree::default()
-                            };
-                            self.core.handle_tree(token, tree, clock::now());
-                        }
-                        Err(error) => {
-                            tracing::error!(%token, %error, "a process tree cannot be read");
-                        }
-                    }
-                }
+                Action::LookAtTree { token } => self.look(token),
                 Action::Clear { token } => {
                     self.trees.remove(token);
-                    let directory = self.work_directory(token);
-                    if let Err(error) = self.trash.take(&directory) {
-                        tracing::warn!(%token, %error, "a working directory cannot be removed");
-                    }
+                    self.cgroups.remove(token);
+                    self.removal.take(self.work_directory(token));
                 }
                 Action::Send(event) => {
                     if let Some(line) = &mut self.line
@@ -519,14 +575,65 @@ impl Shell {
         self.place.directory().join(format!("work/{}", token.0))
     }
 
-    fn signal(&self, token: Token, signal: supervisor::Signal) {
+    fn spawn(&mut self, launch: &Launch) {
+        let token = launch.token;
+        let directory = self.work_directory(token);
+        let now = clock::now();
+        match self.launcher.begin(launch, directory, &self.cgroups) {
+            Ok(pid) => {
+                self.trees.insert(token, pid, now.boot);
+                tracing::debug!(%token, pid, "an attempt prepares itself");
+            }
+            Err(error) => self.tell_outcome(token, Err(error)),
+        }
+    }
+
+    fn look(&mut self, token: Token) {
+        // What has ended is out of the way, and its orphans are ours.
+        self.reap();
+        match self.trees.count(token, &self.cgroups) {
+            Ok(Some(alive)) => {
+                let mut tree = Tree {
+                    alive,
+                    ..Tree::default()
+                };
+                if alive == 0 {
+                    let used = self.cgroups.used(token);
+                    tree.cpu = used.cpu;
+                    tree.memory_bytes_peak = used.memory_bytes_peak;
+                    tree.out_of_memory = used.out_of_memory;
+                }
+                self.core.handle_tree(token, tree, clock::now());
+            }
+            // It is asked again when the answer may be there.
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(%token, %error, "a process tree cannot be read");
+            }
+        }
+    }
+
+    fn signal(&mut self, token: Token, signal: supervisor::Signal) {
         let signal = match signal {
             supervisor::Signal::Term => Signal::SIGTERM,
             supervisor::Signal::Kill => Signal::SIGKILL,
         };
         tracing::debug!(%token, %signal, "signalling a process tree");
-        if let Err(error) = self.trees.signal(token, signal) {
+        if let Err(error) = self.trees.signal(token, signal, &self.cgroups) {
             tracing::error!(%token, %error, "a process cannot be signalled");
+        }
+    }
+
+    fn wait_for_removal(&mut self) {
+        let until = clock::now().boot + DurationMs(i64::from(LAST_WORDS_MS));
+        while !self.removal.is_idle() && clock::now().boot < until {
+            self.send_out_helpers();
+            let mut polled = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            // A signal is the end of a child; otherwise it is looked again.
+            if let Err(error) = poll(&mut polled, 10_u16).and_then(|_| self.signals.read_signal()) {
+                tracing::debug!(%error, "no word of the end of a child");
+            }
+            self.reap();
         }
     }
 

@@ -6,9 +6,9 @@
 //! directory, lock and socket again where it is not. Where another supervisor was quicker, that
 //! one has swept what ran here, and the older one has nothing left to do.
 
-use std::fs::{self, DirBuilder, File, Metadata};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// A directory that this process has to itself.
 pub(super) struct Place {
     directory: PathBuf,
-    /// Held for as long as any process of this supervisor is between fork and exec, so that no
-    /// successor can sweep before that one has shown whose it is.
+    /// Held for as long as any process of this supervisor is between fork and what shows whose it
+    /// is, its cgroup or its environment, so that no successor can sweep before.
     lock: Flock<File>,
 }
 
@@ -98,9 +98,11 @@ fn lock_path(directory: &Path) -> PathBuf {
 
 fn prepare(path: &Path) -> Result<PathBuf, Error> {
     let prepare = || {
-        DirBuilder::new().mode(0o700).recursive(true).create(path)?;
+        DirBuilder::new().mode(0o711).recursive(true).create(path)?;
         let directory = fs::canonicalize(path)?;
-        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700))?;
+        // Users that attempts run as pass through to their working directories, and see nothing
+        // on the way: lock, socket and heap are closed to them.
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o711))?;
         Ok(directory)
     };
     prepare().map_err(|source| Error::Directory {
@@ -111,7 +113,13 @@ fn prepare(path: &Path) -> Result<PathBuf, Error> {
 
 fn lock(directory: &Path) -> Result<Flock<File>, Error> {
     let path = lock_path(directory);
-    let file = File::create(&path).map_err(|source| Error::Directory { path, source })?;
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path);
+    let file = opened.map_err(|source| Error::Directory { path, source })?;
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
         nix::Error::EWOULDBLOCK => Error::AlreadyRunning {
             directory: directory.to_owned(),

@@ -60,17 +60,6 @@ fn parse_stat(stat: &str) -> Option<Process> {
     })
 }
 
-/// Whether the process was started with each of these `NAME=value` in its environment.
-pub(super) fn has_environment(proc: &Path, pid: i32, entries: &[&str]) -> bool {
-    let Ok(environ) = std::fs::read(proc.join(pid.to_string()).join("environ")) else {
-        return false;
-    };
-    let present: BTreeSet<&[u8]> = environ.split(|&byte| byte == 0).collect();
-    entries
-        .iter()
-        .all(|entry| present.contains(entry.as_bytes()))
-}
-
 /// The children of this process, ended but not yet reaped ones included. Exact, as long as this
 /// process alone reaps them and does not do so meanwhile: the kernel's list only grows at its end.
 pub(super) fn read_own_children(proc: &Path) -> io::Result<BTreeSet<i32>> {
@@ -113,6 +102,51 @@ pub(super) fn with_descendants(
         }
     }
     found
+}
+
+/// `roots` and everything below them. What is forked or orphaned meanwhile may be missing.
+pub(super) fn read_tree(proc: &Path, roots: &BTreeSet<i32>) -> io::Result<Vec<Process>> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<i32> = roots.iter().copied().collect();
+    while let Some(pid) = open.pop() {
+        if !found.insert(pid) {
+            continue;
+        }
+        match read_children(proc, pid) {
+            Ok(children) => open.extend(children),
+            // A kernel built without that file: the parents of all others are asked.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                let everybody = read_processes(proc)?;
+                let tree = with_descendants(&everybody, roots).into_iter();
+                return Ok(tree
+                    .filter_map(|pid| everybody.get(&pid).copied())
+                    .collect());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let found = found.into_iter();
+    Ok(found.filter_map(|pid| read_process(proc, pid)).collect())
+}
+
+/// The children of one process; none if it is gone. `Unsupported` where the kernel lists none.
+fn read_children(proc: &Path, pid: i32) -> io::Result<BTreeSet<i32>> {
+    let mut children = BTreeSet::new();
+    let Ok(tasks) = std::fs::read_dir(proc.join(pid.to_string()).join("task")) else {
+        return Ok(children);
+    };
+    for task in tasks.filter_map(Result::ok) {
+        match std::fs::read_to_string(task.path().join("children")) {
+            Ok(list) => children.extend(list.split_ascii_whitespace().flat_map(str::parse::<i32>)),
+            Err(_) if !task.path().join("stat").exists() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            // It has ended since.
+            Err(_) => {}
+        }
+    }
+    Ok(children)
 }
 
 /// Signals exactly this process. One that has ended meanwhile is no error.
@@ -178,8 +212,7 @@ mod tests {
         assert!(!me.dead);
         let tree = with_descendants(&everybody, &BTreeSet::from([me.parent]));
         assert!(tree.contains(&own) && tree.contains(&me.parent));
-        let variable = format!("PATH={}", std::env::var("PATH").unwrap());
-        assert!(has_environment(proc, own, &[&variable]));
-        assert!(!has_environment(proc, own, &[&variable, "MATINS_NOT=here"]));
+        let below = read_tree(proc, &BTreeSet::from([me.parent])).unwrap();
+        assert!(below.contains(&me));
     }
 }

@@ -9,16 +9,25 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use protocol::{BootMs, DurationMs};
 
-use super::processes::{Process, has_environment, read_processes, signal, with_descendants};
+use super::environments::{Mark, Reader};
+use super::processes::{Process, read_processes, signal, with_descendants};
 use crate::clock;
 
 /// Longest a sweep may take. A leftover in uninterruptible IO cannot be killed; the supervisor
 /// then says that it did not verify it dead, and the coordinator waits for expiry.
 const SWEEP_MAX: DurationMs = DurationMs(5_000);
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// A process that takes longer to be looked at hangs.
+const ANSWER_MAX_MS: u16 = 500;
+/// After so many of these the host has other worries than to wait for a sweep.
+const HUNG_MAX: u32 = 4;
 
 /// Kills every leftover; says whether the machine was then seen without one.
 ///
@@ -29,8 +38,11 @@ pub(super) fn sweep(proc: &Path, mark: &str) -> io::Result<bool> {
     let mut clean_looks = 0;
     let mut known = BTreeSet::new();
     loop {
-        let leftovers = find(proc, mark)?;
+        let (leftovers, all) = find(proc, mark)?;
         if leftovers.is_empty() {
+            if !all {
+                return Ok(false);
+            }
             clean_looks += 1;
             if clean_looks == 2 {
                 return Ok(true);
@@ -56,15 +68,65 @@ pub(super) fn sweep(proc: &Path, mark: &str) -> io::Result<bool> {
     }
 }
 
-fn find(proc: &Path, mark: &str) -> io::Result<Vec<Process>> {
+/// Leftovers, and whether every process could be looked at.
+fn find(proc: &Path, mark: &str) -> io::Result<(Vec<Process>, bool)> {
     let processes = read_processes(proc)?;
-    let marked = processes
-        .values()
-        .filter(|p| !p.dead && has_environment(proc, p.pid, &[mark]))
-        .map(|p| p.pid)
-        .collect();
     let own = std::process::id().cast_signed();
-    Ok(leftovers(&processes, &marked, own))
+    let names: Vec<(i32, u64)> = processes
+        .values()
+        .filter(|p| !p.dead && p.pid != own)
+        .map(|p| (p.pid, p.started))
+        .collect();
+    let (marked, all) = read_marked(proc, mark, names)?;
+    Ok((leftovers(&processes, &marked, own), all))
+}
+
+/// Which of these have the mark in their environment, and whether all could be asked.
+fn read_marked(
+    proc: &Path,
+    mark: &str,
+    mut names: Vec<(i32, u64)>,
+) -> io::Result<(BTreeSet<i32>, bool)> {
+    let mut marked = BTreeSet::new();
+    let mut hung = 0;
+    while !names.is_empty() {
+        let mut reader = Reader::start(proc, mark, names)?;
+        let mut heard = 0;
+        let ended = loop {
+            let mut polled = [PollFd::new(reader.fd(), PollFlags::POLLIN)];
+            let ready = poll(&mut polled, ANSWER_MAX_MS)?;
+            if ready == 0 {
+                break false;
+            }
+            let ended = reader.read();
+            heard = reader.answers.len().max(heard);
+            if ended {
+                break true;
+            }
+        };
+        marked.extend(
+            reader
+                .answers
+                .iter()
+                .filter(|(_, found)| *found != Mark::Foreign)
+                .map(|((pid, _), _)| *pid),
+        );
+        reader.stop();
+        waitpid(Pid::from_raw(reader.pid), None)?;
+        names = reader.asked.split_off(heard.min(reader.asked.len()));
+        if !ended && !names.is_empty() {
+            // The one it hangs at.
+            let (pid, _) = names.remove(0);
+            tracing::warn!(pid, "it cannot be seen whose this process is: it hangs");
+            hung += 1;
+            if hung == HUNG_MAX {
+                break;
+            }
+        } else if ended {
+            break;
+        }
+    }
+    Ok((marked, hung == 0))
 }
 
 /// The marked, what shares a session with one, and everything below these.

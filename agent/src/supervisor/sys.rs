@@ -2,13 +2,12 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use agent_core::supervisor::Usage;
-use nix::libc;
-use nix::sys::signal::Signal;
+use nix::libc::{self, c_uint};
+use nix::sys::signal::{SigSet, Signal};
 use protocol::DurationMs;
 use protocol::attempt::Exit;
 
@@ -98,36 +97,161 @@ pub(super) fn close_on_exec(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the child a session of its own with default signals, which dies with the supervisor.
-pub(super) fn isolate(command: &mut Command) {
-    let supervisor = std::process::id().cast_signed();
-    let prepare = move || {
-        // SAFETY: all of these are plain system calls and async-signal-safe.
-        unsafe {
-            // What the supervisor does not watch must not run: a main process dies with it at
-            // once, and the next supervisor sweeps what that left behind.
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            if libc::getppid() != supervisor {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-            if libc::setsid() < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // SIGKILL and SIGSTOP cannot be set, which changes nothing: they are at default.
-            for signal in 1..=libc::SIGRTMAX() {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            let mut none: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
-            if libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) < 0 {
-                return Err(io::Error::last_os_error());
-            }
+/// Marks every descriptor beyond the three standard ones, so that the next program gets none.
+pub(super) fn close_on_exec_all_above_standard() {
+    close_range(3, c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+}
+
+/// Closes every descriptor beyond the three standard ones.
+pub(super) fn close_all_above_standard() {
+    close_range(3, c_uint::MAX, 0);
+}
+
+/// Closes every descriptor beyond the three standard ones but this one.
+pub(super) fn close_all_above_standard_but(kept: BorrowedFd<'_>) {
+    let kept = kept.as_raw_fd().cast_unsigned();
+    if kept > 3 {
+        close_range(3, kept - 1, 0);
+    }
+    close_range(kept.max(2) + 1, c_uint::MAX, 0);
+}
+
+/// Kernels before 5.9 do not have the call; everything that is opened here is closed on exec
+/// anyway.
+fn close_range(first: c_uint, last: c_uint, flags: c_uint) {
+    // SAFETY: the call takes three integers. Only a forked child calls it that returns to nobody
+    // who could use a descriptor that is gone.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+}
+
+/// Runs `child` in a process of its own, which ends with the status it answers; the pid of it.
+///
+/// To be called while this process has no thread but those that hold no lock, so that the child
+/// may allocate and log.
+pub(super) fn fork(child: impl FnOnce() -> i32) -> io::Result<i32> {
+    // SAFETY: the child runs on a copy of everything; it leaves by _exit whatever happens in it,
+    // so that nothing of its caller runs twice.
+    match unsafe { libc::fork() } {
+        0 => {
+            let status = catch_unwind(AssertUnwindSafe(child)).unwrap_or(PANICKED);
+            // SAFETY: ends this process and touches nothing.
+            unsafe { libc::_exit(status) }
         }
-        Ok(())
+        pid if pid < 0 => Err(io::Error::last_os_error()),
+        pid => Ok(pid),
+    }
+}
+
+/// Status of a child that met a defect of ours.
+const PANICKED: i32 = 101;
+
+/// Lets this process be killed when its parent, which must be this one, ends.
+pub(super) fn die_with(parent: i32) -> nix::Result<()> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if nix::unistd::getppid().as_raw() != parent {
+        return Err(nix::Error::ESRCH);
+    }
+    Ok(())
+}
+
+/// Gives every signal its default disposition and lets it through.
+pub(super) fn default_signals() -> nix::Result<()> {
+    // SIGKILL and SIGSTOP cannot be set, which changes nothing: they are at default.
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: setting a disposition to the default installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    SigSet::empty().thread_set_mask()
+}
+
+/// Takes every capability out of what programs can hand to this process and its descendants.
+pub(super) fn empty_bounding_set() -> io::Result<()> {
+    for capability in 0.. {
+        // SAFETY: both calls of prctl take integers.
+        let present = unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) };
+        if present < 0 {
+            // The kernel knows no such capability, nor any above it.
+            break;
+        }
+        // SAFETY: as above.
+        if present > 0 && unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Gives up whatever capabilities are left, inheritable ones included.
+pub(super) fn drop_capabilities() -> io::Result<()> {
+    /// `_LINUX_CAPABILITY_VERSION_3`: two times 32 capabilities in each of three sets.
+    const VERSION: u32 = 0x2008_0522;
+    let header: [u32; 2] = [VERSION, 0];
+    let sets = [0_u32; 6];
+    // SAFETY: the pointers are to values of the sizes that version 3 of the call reads.
+    if unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// One of the resources a process is limited in: soft limit, hard limit.
+pub(super) fn limit(resource: Resource) -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
     };
-    // SAFETY: the closure allocates nothing, takes no lock and makes only async-signal-safe
-    // calls, as code between fork and exec must.
-    unsafe { command.pre_exec(prepare) };
+    // SAFETY: the pointer is to a live, writable value of the type that is asked for.
+    if unsafe { libc::getrlimit(resource.number(), &raw mut limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+pub(super) fn set_limit(resource: Resource, (soft, hard): (u64, u64)) -> io::Result<()> {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    // SAFETY: the pointer is to a live value of the type that is asked for.
+    if unsafe { libc::setrlimit(resource.number(), &raw const limit) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Resource {
+    Files,
+    CoreBytes,
+}
+
+impl Resource {
+    const fn number(self) -> libc::__rlimit_resource_t {
+        match self {
+            Resource::Files => libc::RLIMIT_NOFILE,
+            Resource::CoreBytes => libc::RLIMIT_CORE,
+        }
+    }
+}
+
+/// How this process stands back for others: -20 (least) to 19.
+pub(super) fn niceness() -> i32 {
+    // SAFETY: the call takes two integers; it cannot fail for the process that makes it.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+pub(super) fn set_niceness(niceness: i32) -> io::Result<()> {
+    // SAFETY: the call takes three integers.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Reads and writes of this process wait until nobody else wants the disk.
+pub(super) fn yield_disk() {
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    const IOPRIO_IDLE: libc::c_int = 3 << 13;
+    // SAFETY: the call takes three integers. Where the kernel cannot do it nothing is lost.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE) };
 }

@@ -4,55 +4,72 @@
 //! it forks and however it hides, has the supervisor above it. A process whose parent ends
 //! becomes the supervisor's own child in the same instant. So when the main process of an attempt
 //! has been reaped, everything of the attempt that lives hangs below some child of the supervisor
-//! that is not another attempt's main process. If there is no such child, the tree is empty:
-//! one small file tells, and this is the ordinary case.
+//! that is not another attempt's main process. If there is no such child and nothing in the
+//! attempt's cgroups, the tree is empty: this is the ordinary case and costs two or three small
+//! files. Either alone would nearly do. A machine may have no cgroups for us, and root can
+//! move a process out of one; and what a child of ours is of, only its cgroup says for certain.
 //!
-//! If there is one, it is given to an attempt by its session, then by the token in its
-//! environment. One that has shed both (a new session and an emptied environment) cannot be told
-//! apart and counts for every attempt that is ending and had begun when it was started: an
-//! attempt may only be called ended when nothing of it can be alive, and a process that hides
-//! from its supervisor is killed rather than left to run twice.
+//! A child in nobody's cgroup is given to an attempt by its session, then by the token in its
+//! environment. One that has shed all three cannot be told apart and counts for every attempt
+//! that is ending and had begun when it was started: an attempt may only be called ended when
+//! nothing of it can be alive, and a process that hides from its supervisor is killed rather
+//! than left to run twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
-use protocol::Token;
+use protocol::{BootMs, Token};
 
-use super::processes::{
-    Process, has_environment, read_own_children, read_process, read_processes, signal,
-    with_descendants,
-};
+use super::cgroups::Cgroups;
+use super::environments::{Mark, Sightings};
+use super::processes::{Process, read_own_children, read_process, read_tree, signal};
 
 /// Rounds of one signal: each finds what was forked while the last was under way.
 const ROUNDS_MAX: usize = 8;
 
+/// The kernel tells starts of processes in these, whatever its own clock ticks.
+const TICK_MS: i64 = 10;
+
 pub(super) struct Trees {
     proc: PathBuf,
-    /// `MATINS_SUPERVISOR=<directory>`, in the environment of everything we start.
-    mark: String,
     mains: BTreeMap<Token, Main>,
+    /// Processes that the supervisor has forked for itself.
+    own: BTreeSet<i32>,
+    pub(super) sightings: Sightings,
 }
 
 struct Main {
     pid: i32,
+    /// At the earliest, in ticks after boot.
     started: u64,
     alive: bool,
 }
 
+/// An attempt's tree at this moment.
+#[derive(Default)]
+struct Tree {
+    /// Children of ours at its top.
+    roots: BTreeSet<i32>,
+    members: Vec<Process>,
+    /// There may be more, and it is not known yet.
+    undecided: bool,
+}
+
 impl Trees {
-    pub(super) fn new(proc: PathBuf, mark: String) -> Trees {
+    pub(super) fn new(proc: PathBuf, sightings: Sightings) -> Trees {
         Trees {
             proc,
-            mark,
             mains: BTreeMap::new(),
+            own: BTreeSet::new(),
+            sightings,
         }
     }
 
-    /// A main process was spawned and has not been reaped yet.
-    pub(super) fn insert(&mut self, token: Token, pid: i32) {
-        let started = read_process(&self.proc, pid).map_or(0, |p| p.started);
+    /// A process was forked, after `forked_at`, that is to be this attempt's main one.
+    pub(super) fn insert(&mut self, token: Token, pid: i32, forked_at: BootMs) {
+        let started = u64::try_from(forked_at.0 / TICK_MS).unwrap_or(0);
         let alive = true;
         self.mains.insert(
             token,
@@ -64,8 +81,15 @@ impl Trees {
         );
     }
 
+    /// A child of ours that is no attempt's.
+    pub(super) fn insert_own(&mut self, pid: i32) {
+        self.own.insert(pid);
+    }
+
     /// A child was reaped: the attempt whose main process it was, if it was one.
     pub(super) fn reaped(&mut self, pid: i32) -> Option<Token> {
+        self.own.remove(&pid);
+        self.sightings.forget(pid);
         let (&token, main) = self
             .mains
             .iter_mut()
@@ -79,21 +103,36 @@ impl Trees {
         self.mains.remove(&token);
     }
 
-    /// How many processes of this attempt's tree are alive.
-    pub(super) fn count(&self, token: Token) -> io::Result<u32> {
-        let (roots, members) = self.members(token)?;
-        Ok(roots.len().max(members.len()) as u32)
+    /// How many processes of this attempt's tree are alive; `None` while that is not known.
+    pub(super) fn count(&mut self, token: Token, cgroups: &Cgroups) -> io::Result<Option<u32>> {
+        let tree = self.look(token, cgroups)?;
+        let alive = tree.roots.len().max(tree.members.len()) as u32;
+        Ok((alive > 0 || !tree.undecided).then_some(alive))
+    }
+
+    /// The pids of what is alive, for a person.
+    pub(super) fn pids(&mut self, token: Token, cgroups: &Cgroups) -> Vec<i32> {
+        let tree = self.look(token, cgroups).unwrap_or_default();
+        tree.members.iter().map(|process| process.pid).collect()
     }
 
     /// Signals everything alive of this attempt's tree. One process that cannot be signalled
     /// spares none of the others; the first such failure is returned.
-    pub(super) fn signal(&self, token: Token, sent: Signal) -> io::Result<()> {
-        let mut done = BTreeSet::new();
+    pub(super) fn signal(
+        &mut self,
+        token: Token,
+        sent: Signal,
+        cgroups: &Cgroups,
+    ) -> io::Result<()> {
         let mut result = Ok(());
+        if sent == Signal::SIGKILL {
+            result = cgroups.kill(token);
+        }
+        let mut done = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
-            let (_, members) = self.members(token)?;
+            let tree = self.look(token, cgroups)?;
+            let members = tree.members.into_iter();
             let fresh: Vec<Process> = members
-                .into_iter()
                 .filter(|p| done.insert((p.pid, p.started)))
                 .collect();
             if fresh.is_empty() {
@@ -106,54 +145,59 @@ impl Trees {
         result
     }
 
-    /// The children of ours at the top of this attempt's tree, and everything alive in it.
-    fn members(&self, token: Token) -> io::Result<(BTreeSet<i32>, Vec<Process>)> {
+    fn look(&mut self, token: Token, cgroups: &Cgroups) -> io::Result<Tree> {
+        let mut tree = Tree::default();
         let Some(main) = self.mains.get(&token) else {
-            return Ok((BTreeSet::new(), Vec::new()));
+            return Ok(tree);
         };
-        let children = read_own_children(&self.proc)?;
-        let is_main = |pid: i32| self.mains.values().any(|m| m.alive && m.pid == pid);
-        let mut roots: BTreeSet<i32> = BTreeSet::new();
         if main.alive {
-            roots.insert(main.pid);
+            tree.roots.insert(main.pid);
         }
-        for &child in children.iter().filter(|&&child| !is_main(child)) {
-            if self.belongs(child, token, main) {
-                roots.insert(child);
+        for child in read_own_children(&self.proc)? {
+            let is_main = |main: &Main| main.alive && main.pid == child;
+            if self.own.contains(&child) || self.mains.values().any(is_main) {
+                continue;
+            }
+            match self.belongs(child, token, cgroups) {
+                Some(true) => {
+                    tree.roots.insert(child);
+                }
+                Some(false) => {}
+                None => tree.undecided = true,
             }
         }
-        if roots.is_empty() {
-            return Ok((roots, Vec::new()));
+        let held = cgroups.alive(token);
+        tree.undecided |= held.undecided;
+        tree.members = held.processes;
+        if !tree.roots.is_empty() {
+            for process in read_tree(&self.proc, &tree.roots)? {
+                if !process.dead && !tree.members.contains(&process) {
+                    tree.members.push(process);
+                }
+            }
         }
-        let processes = read_processes(&self.proc)?;
-        let members = with_descendants(&processes, &roots)
-            .into_iter()
-            .filter_map(|pid| processes.get(&pid).copied())
-            .filter(|p| !p.dead)
-            .collect();
-        Ok((roots, members))
+        Ok(tree)
     }
 
     /// Whether this child of ours, which is no main process, may be of this attempt.
-    fn belongs(&self, child: i32, token: Token, main: &Main) -> bool {
+    fn belongs(&mut self, child: i32, token: Token, cgroups: &Cgroups) -> Option<bool> {
+        if let Some(owner) = cgroups.owner(child) {
+            return Some(owner == token);
+        }
+        let main = self.mains.get(&token)?;
         let Some(process) = read_process(&self.proc, child) else {
             // It is there, for nobody else reaps it; what it is cannot be known.
-            return !main.alive;
+            return Some(!main.alive);
         };
         // A session's number is not given out again while anybody is in it.
-        if let Some((&owner, _)) = self.mains.iter().find(|(_, m)| m.pid == process.session) {
-            return owner == token;
+        let of_session = |(_, main): &(&Token, &Main)| main.pid == process.session;
+        if let Some((&owner, _)) = self.mains.iter().find(of_session) {
+            return Some(owner == token);
         }
-        if has_environment(&self.proc, child, &[&self.mark]) {
-            let owner = self.mains.keys().find(|owner| {
-                let mark = token_mark(**owner);
-                has_environment(&self.proc, child, &[&mark])
-            });
-            if let Some(&owner) = owner {
-                return owner == token;
-            }
+        match self.sightings.of(process)? {
+            Mark::Ours(Some(owner)) if self.mains.contains_key(&owner) => Some(owner == token),
+            _ => Some(!main.alive && process.started >= main.started),
         }
-        !main.alive && process.started >= main.started
     }
 }
 

@@ -1,0 +1,575 @@
+//! Cgroups: one for each attempt, which holds its whole tree and what it may use.
+//!
+//! A process can leave its session, empty its environment and fork away from its parent; out of
+//! a cgroup only root can move it. So where the kernel lets this supervisor make cgroups, they
+//! are how a tree is found, killed and measured, and the walk through /proc beside them catches
+//! what root moved elsewhere.
+//!
+//! Machines differ. Version 2 alone, with a parent delegated by systemd; version 1 alone; version 2
+//! without controllers beside version 1 with them; neither, in a container or for a user without
+//! rights. Each hierarchy is therefore used for what it can do: one to *hold* (kill and count),
+//! one for each limit, one to count CPU time. What none of them can do is not done, and said.
+//!
+//! In each hierarchy the supervisor makes `matins-<hash of its directory>` below the cgroup it
+//! was started in, and in that a cgroup for each attempt. By this name the next supervisor of
+//! the same directory finds what is left, and no other one does.
+
+mod group;
+mod layout;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use protocol::attempt::{Limit, Limits};
+use protocol::{BootMs, DurationMs, Token};
+
+use super::processes::{self, Process, read_process};
+use crate::clock;
+use group::{make, members, remove, write};
+use layout::{Mounted, Version};
+use nix::sys::signal::Signal;
+
+/// Of a process that has no attempt's cgroup to be in.
+const OWN: &str = "supervisor";
+
+/// Longest time that killing what earlier supervisors left may take.
+const SWEEP_MAX: DurationMs = DurationMs(5_000);
+const PAUSE: Duration = Duration::from_millis(5);
+
+pub(super) struct Cgroups {
+    proc: PathBuf,
+    /// `matins-<hash>`.
+    name: String,
+    hierarchies: Vec<Hierarchy>,
+    /// Cgroups of ended attempts that the kernel would not remove yet.
+    lingering: Vec<PathBuf>,
+}
+
+/// What one hierarchy does for attempts.
+#[derive(Debug)]
+struct Hierarchy {
+    version: Version,
+    /// The cgroup this supervisor was started in.
+    own: PathBuf,
+    /// Of all attempts.
+    parent: PathBuf,
+    hold: Option<Hold>,
+    tasks: BTreeSet<Task>,
+    /// Controllers of version 2 that were handed down to attempts.
+    enabled: Vec<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    /// Limits memory, counts its peak, and notices what was killed for want of it.
+    Memory,
+    Pids,
+    CpuWeight,
+    CpuTime,
+}
+
+/// By the names that version 1 gives to controllers.
+const TASKS: [(&str, Task); 4] = [
+    ("memory", Task::Memory),
+    ("pids", Task::Pids),
+    ("cpu", Task::CpuWeight),
+    ("cpuacct", Task::CpuTime),
+];
+
+/// How everything in a cgroup is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// One write that no fork escapes.
+    Kill,
+    /// Stop everything, so that nothing can fork, then kill one by one.
+    Freeze {
+        file: &'static str,
+        frozen: &'static str,
+        thawed: &'static str,
+    },
+}
+
+/// Before Linux 5.14, which has `cgroup.kill`.
+const FREEZE_V2: Hold = Hold::Freeze {
+    file: "cgroup.freeze",
+    frozen: "1",
+    thawed: "0",
+};
+const FREEZE_V1: Hold = Hold::Freeze {
+    file: "freezer.state",
+    frozen: "FROZEN",
+    thawed: "THAWED",
+};
+
+/// What a process that is to become an attempt has found.
+pub(super) struct Entered {
+    /// A cgroup says which attempt it is of.
+    pub(super) held: bool,
+    pub(super) not_enforced: Vec<Limit>,
+}
+
+/// What is alive of an attempt by its cgroups.
+#[derive(Debug, Default)]
+pub(super) struct Alive {
+    pub(super) processes: Vec<Process>,
+    /// The kernel says that there is somebody and lists nobody: who has just ended.
+    pub(super) undecided: bool,
+}
+
+/// What everything that was ever in a tree has used.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) cpu: Option<DurationMs>,
+    pub(super) memory_bytes_peak: Option<u64>,
+    pub(super) out_of_memory: bool,
+}
+
+impl Cgroups {
+    /// Makes the parents of attempts' cgroups wherever that is allowed.
+    ///
+    /// `proc` is /proc, `directory` the supervisor's own.
+    pub(super) fn prepare(proc: &Path, directory: &Path) -> Cgroups {
+        let name = format!("matins-{:016x}", hash(directory));
+        let mut hierarchies = Vec::new();
+        let mut refused = None;
+        for mounted in read_layout(proc) {
+            match prepare_hierarchy(mounted, &name) {
+                Ok(found) => hierarchies.extend(found),
+                Err((path, error)) => {
+                    tracing::debug!(path = %path.display(), %error, "no cgroup can be made here");
+                    refused = refused.or(Some(format!("{}: {error}", path.display())));
+                }
+            }
+        }
+        share_out(&mut hierarchies);
+        for unused in hierarchies.iter().filter(|h| !h.is_of_use()) {
+            unused.leave();
+        }
+        hierarchies.retain(Hierarchy::is_of_use);
+        let cgroups = Cgroups {
+            proc: proc.to_owned(),
+            name,
+            hierarchies,
+            lingering: Vec::new(),
+        };
+        cgroups.tell(refused.as_deref());
+        cgroups
+    }
+
+    fn tell(&self, refused: Option<&str>) {
+        let which = |task: Task| {
+            let found = self.hierarchies.iter().find(|h| h.does(task));
+            found.map_or("none", |h| h.version.as_str())
+        };
+        tracing::info!(
+            kill = self.mechanism(),
+            memory = which(Task::Memory),
+            pids = which(Task::Pids),
+            cpu_weight = which(Task::CpuWeight),
+            refused,
+            "how process trees are killed, and what limits them"
+        );
+    }
+
+    fn mechanism(&self) -> &'static str {
+        let hold = self.hierarchies.iter().find_map(|h| h.hold);
+        match hold {
+            Some(Hold::Kill) => "cgroup.kill",
+            Some(Hold::Freeze { file, .. }) => file,
+            None => "a walk through /proc",
+        }
+    }
+
+    /// Kills what earlier supervisors left in cgroups of ours; whether nothing of it is alive.
+    pub(super) fn sweep(&mut self) -> io::Result<bool> {
+        let until: BootMs = clock::now().boot + SWEEP_MAX;
+        let own = std::process::id().cast_signed();
+        loop {
+            let mut alive = 0;
+            for hierarchy in &self.hierarchies {
+                for group in group::children(&hierarchy.parent)? {
+                    let is_own = group.file_name().is_some_and(|name| name == OWN);
+                    if !is_own {
+                        hierarchy.kill(&self.proc, &group)?;
+                    }
+                    for process in self.alive_in(&group).into_iter().filter(|p| p.pid != own) {
+                        alive += 1;
+                        processes::signal(&self.proc, &process, Signal::SIGKILL)?;
+                    }
+                }
+            }
+            if alive == 0 {
+                break;
+            }
+            if clock::now().boot >= until {
+                return Ok(false);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        for hierarchy in &self.hierarchies {
+            for group in group::children(&hierarchy.parent)? {
+                if group.file_name().is_none_or(|name| name != OWN) && remove(&group).is_err() {
+                    self.lingering.push(group);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts the calling process, which is to become this attempt, into cgroups with these limits.
+    pub(super) fn enter(&self, token: Token, limits: &Limits) -> Entered {
+        let mut entered = Entered {
+            held: false,
+            not_enforced: Vec::new(),
+        };
+        let mut wanted = BTreeSet::new();
+        wanted.extend(limits.memory_bytes.map(|_| Limit::Memory));
+        wanted.extend(limits.pids.map(|_| Limit::Pids));
+        wanted.extend(limits.cpu_weight.map(|_| Limit::CpuWeight));
+        for hierarchy in self.hierarchies.iter().filter(|h| h.is_needed_for(limits)) {
+            match hierarchy.enter(token, limits) {
+                Ok(enforced) => {
+                    entered.held = true;
+                    wanted.retain(|limit| !enforced.contains(limit));
+                }
+                Err(error) => {
+                    let parent = hierarchy.parent.display();
+                    tracing::error!(%token, %parent, %error, "an attempt runs without this cgroup");
+                }
+            }
+        }
+        entered.not_enforced = wanted.into_iter().collect();
+        entered
+    }
+
+    /// Kills everything in this attempt's cgroups.
+    pub(super) fn kill(&self, token: Token) -> io::Result<()> {
+        let mut result = Ok(());
+        for hierarchy in &self.hierarchies {
+            result = result.and(hierarchy.kill(&self.proc, &hierarchy.group(token)));
+        }
+        result
+    }
+
+    /// What is alive in this attempt's cgroups.
+    pub(super) fn alive(&self, token: Token) -> Alive {
+        let mut alive = Alive::default();
+        for hierarchy in &self.hierarchies {
+            let group = hierarchy.group(token);
+            let is_v2 = hierarchy.version == Version::V2;
+            if is_v2 && !group::is_populated(&group) {
+                continue;
+            }
+            let found = self.alive_in(&group);
+            alive.undecided |= is_v2 && found.is_empty();
+            for process in found {
+                if !alive.processes.contains(&process) {
+                    alive.processes.push(process);
+                }
+            }
+        }
+        alive
+    }
+
+    fn alive_in(&self, group: &Path) -> Vec<Process> {
+        let pids = members(group);
+        let alive = pids
+            .into_iter()
+            .filter_map(|pid| read_process(&self.proc, pid));
+        alive.filter(|process| !process.dead).collect()
+    }
+
+    /// Which attempt's cgroup a process is in.
+    pub(super) fn owner(&self, pid: i32) -> Option<Token> {
+        if self.hierarchies.is_empty() {
+            return None;
+        }
+        let text = fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
+        parse_owner(&text, &self.name)
+    }
+
+    /// What the attempt's tree has used, as far as it is counted.
+    pub(super) fn used(&self, token: Token) -> Used {
+        let mut used = Used::default();
+        for hierarchy in &self.hierarchies {
+            let group = hierarchy.group(token);
+            if hierarchy.does(Task::CpuTime) {
+                used.cpu = group::cpu_time(&group, hierarchy.version);
+            }
+            if hierarchy.does(Task::Memory) {
+                used.memory_bytes_peak = group::memory_peak(&group, hierarchy.version);
+                used.out_of_memory = group::oom_kills(&group, hierarchy.version) > 0;
+            }
+        }
+        used
+    }
+
+    /// Removes the cgroups of an attempt of which nothing is alive.
+    pub(super) fn remove(&mut self, token: Token) {
+        for hierarchy in &self.hierarchies {
+            let group = hierarchy.group(token);
+            if remove(&group).is_err() {
+                self.lingering.push(group);
+            }
+        }
+    }
+
+    /// Tries again what the kernel would not remove: it holds on to a cgroup for a moment after
+    /// its last process has ended.
+    pub(super) fn remove_lingering(&mut self) {
+        self.lingering.retain(|group| remove(group).is_err());
+    }
+
+    /// Removes what this supervisor has made for itself.
+    pub(super) fn leave(&mut self) {
+        self.remove_lingering();
+        for hierarchy in &self.hierarchies {
+            hierarchy.leave();
+        }
+    }
+}
+
+impl Hierarchy {
+    fn is_of_use(&self) -> bool {
+        self.hold.is_some() || !self.tasks.is_empty()
+    }
+
+    fn does(&self, task: Task) -> bool {
+        self.tasks.contains(&task)
+    }
+
+    /// Whether an attempt needs a cgroup here. Counting processes and nothing else is only for
+    /// who limits them.
+    fn is_needed_for(&self, limits: &Limits) -> bool {
+        let only_counts = self.hold.is_none() && self.tasks.iter().all(|t| *t == Task::Pids);
+        !only_counts || limits.pids.is_some()
+    }
+
+    fn group(&self, token: Token) -> PathBuf {
+        self.parent.join(format!("a{}", token.0))
+    }
+
+    /// The limits that this hierarchy now enforces.
+    fn enter(&self, token: Token, limits: &Limits) -> io::Result<Vec<Limit>> {
+        let group = self.group(token);
+        make(&group)?;
+        let mut enforced = Vec::new();
+        let mut set = |limit: Limit, result: io::Result<()>| match result {
+            Ok(()) => enforced.push(limit),
+            Err(error) => {
+                let limit = limit.as_str();
+                tracing::error!(%token, limit, %error, "a limit cannot be set");
+            }
+        };
+        if let Some(bytes) = limits.memory_bytes.filter(|_| self.does(Task::Memory)) {
+            let done = group::limit_memory(&group, self.version, bytes);
+            set(Limit::Memory, done);
+        }
+        if let Some(pids) = limits.pids.filter(|_| self.does(Task::Pids)) {
+            set(Limit::Pids, write(&group, "pids.max", &pids.to_string()));
+        }
+        if let Some(weight) = limits.cpu_weight.filter(|_| self.does(Task::CpuWeight)) {
+            let done = group::weigh_cpu(&group, self.version, weight);
+            set(Limit::CpuWeight, done);
+        }
+        write(&group, "cgroup.procs", "0")?;
+        Ok(enforced)
+    }
+
+    fn kill(&self, proc: &Path, group: &Path) -> io::Result<()> {
+        match self.hold {
+            _ if !group.exists() => Ok(()),
+            Some(Hold::Kill) => write(group, "cgroup.kill", "1"),
+            Some(Hold::Freeze {
+                file,
+                frozen,
+                thawed,
+            }) => {
+                write(group, file, frozen)?;
+                let killed = kill_each(proc, group);
+                // Processes of version 1 die when they are let go.
+                for below in group::with_descendants(group) {
+                    write(&below, file, thawed)?;
+                }
+                killed
+            }
+            // Root may have moved a process out of the holding one and forgotten this.
+            None => kill_each(proc, group),
+        }
+    }
+
+    /// Moves this supervisor out of the way and hands controllers of version 2 down to attempts.
+    ///
+    /// Version 2 lets a cgroup have processes or controllers for those below it, not both.
+    fn enable_controllers(&mut self) -> io::Result<()> {
+        let available = group::words(&self.own, "cgroup.controllers")?;
+        let wanted: Vec<&'static str> = ["memory", "pids", "cpu"]
+            .into_iter()
+            .filter(|name| available.iter().any(|a| a == name))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        // The topmost one is exempt, and has no such file.
+        if self.own.join("cgroup.type").exists() {
+            let place = self.parent.join(OWN);
+            make(&place)?;
+            write(&place, "cgroup.procs", "0")?;
+        }
+        for name in wanted {
+            let add = format!("+{name}");
+            let added = write(&self.own, "cgroup.subtree_control", &add)
+                .and_then(|()| write(&self.parent, "cgroup.subtree_control", &add));
+            match added {
+                Ok(()) => self.enabled.push(name),
+                Err(error) => tracing::info!(controller = name, %error, "it is not handed down"),
+            }
+        }
+        Ok(())
+    }
+
+    /// As far as the kernel allows; a directory that stays costs nothing.
+    fn leave(&self) {
+        let place = self.parent.join(OWN);
+        let undo = || -> io::Result<()> {
+            for name in &self.enabled {
+                write(&self.parent, "cgroup.subtree_control", &format!("-{name}"))?;
+                if place.exists() {
+                    write(&self.own, "cgroup.subtree_control", &format!("-{name}"))?;
+                }
+            }
+            if place.exists() {
+                write(&self.own, "cgroup.procs", "0")?;
+            }
+            remove(&self.parent)
+        };
+        if let Err(error) = undo() {
+            let parent = self.parent.display();
+            tracing::debug!(%parent, %error, "a cgroup of the supervisor stays");
+        }
+    }
+}
+
+/// Rounds of SIGKILL: each finds what was forked before the last one was heard.
+const ROUNDS_MAX: usize = 8;
+
+fn kill_each(proc: &Path, group: &Path) -> io::Result<()> {
+    let mut done = BTreeSet::new();
+    let mut result = Ok(());
+    for _ in 0..ROUNDS_MAX {
+        let found = members(group).into_iter();
+        let fresh: Vec<Process> = found
+            .filter_map(|pid| read_process(proc, pid))
+            .filter(|process| done.insert((process.pid, process.started)))
+            .collect();
+        if fresh.is_empty() {
+            break;
+        }
+        // Asked again now that it is known which process is meant: it is one of this cgroup.
+        let still = members(group);
+        for process in fresh.iter().filter(|process| still.contains(&process.pid)) {
+            result = result.and(processes::signal(proc, process, Signal::SIGKILL));
+        }
+    }
+    result
+}
+
+fn read_layout(proc: &Path) -> Vec<Mounted> {
+    let read = |file| fs::read_to_string(proc.join("self").join(file));
+    match (read("mountinfo"), read("cgroup")) {
+        (Ok(mountinfo), Ok(cgroup)) => layout::parse(&mountinfo, &cgroup),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::info!(%error, "it cannot be read which cgroups there are");
+            Vec::new()
+        }
+    }
+}
+
+type Refused = (PathBuf, io::Error);
+
+/// `None` where it could be of no use.
+fn prepare_hierarchy(mounted: Mounted, name: &str) -> Result<Option<Hierarchy>, Refused> {
+    let has = |name: &str| mounted.controllers.iter().any(|c| c == name);
+    let tasks: BTreeSet<Task> = TASKS
+        .into_iter()
+        .filter_map(|(name, task)| has(name).then_some(task))
+        .collect();
+    if mounted.version == Version::V1 && tasks.is_empty() && !has("freezer") {
+        return Ok(None);
+    }
+    // One that was started by its predecessor's cgroup begins where that one began.
+    let own = match mounted.own.strip_prefix("/") {
+        Ok(_) if mounted.own.ends_with(Path::new(name).join(OWN)) => {
+            let above = mounted.own.ancestors().nth(2);
+            above.unwrap_or(&mounted.own).to_owned()
+        }
+        _ => mounted.own.clone(),
+    };
+    let parent = own.join(name);
+    make(&parent).map_err(|error| (parent.clone(), error))?;
+    let mut hierarchy = Hierarchy {
+        version: mounted.version,
+        own,
+        parent,
+        hold: None,
+        tasks,
+        enabled: Vec::new(),
+    };
+    match mounted.version {
+        Version::V1 => hierarchy.hold = has("freezer").then_some(FREEZE_V1),
+        Version::V2 => {
+            let parent = hierarchy.parent.clone();
+            let enabled = hierarchy.enable_controllers();
+            enabled.map_err(|error| (parent.clone(), error))?;
+            hierarchy.tasks = TASKS
+                .into_iter()
+                .filter_map(|(name, task)| hierarchy.enabled.contains(&name).then_some(task))
+                .collect();
+            // Counted in every cgroup, without any controller.
+            if parent.join("cpu.stat").exists() {
+                hierarchy.tasks.insert(Task::CpuTime);
+            }
+            hierarchy.hold = if parent.join("cgroup.kill").exists() {
+                Some(Hold::Kill)
+            } else {
+                parent.join("cgroup.freeze").exists().then_some(FREEZE_V2)
+            };
+        }
+    }
+    Ok(Some(hierarchy))
+}
+
+/// Leaves each task to one hierarchy: version 2 where it can do it, for it does it better.
+fn share_out(hierarchies: &mut [Hierarchy]) {
+    hierarchies.sort_by_key(|h| h.version == Version::V1);
+    let (mut held, mut timed) = (false, false);
+    for hierarchy in hierarchies {
+        hierarchy.hold = hierarchy.hold.filter(|_| !held);
+        held |= hierarchy.hold.is_some();
+        if timed {
+            hierarchy.tasks.remove(&Task::CpuTime);
+        }
+        timed |= hierarchy.does(Task::CpuTime);
+    }
+}
+
+fn parse_owner(cgroup: &str, name: &str) -> Option<Token> {
+    cgroup.lines().find_map(|line| {
+        let mut parts = line.split('/').skip_while(|part| *part != name).skip(1);
+        parts.next()?.strip_prefix('a')?.parse().ok().map(Token)
+    })
+}
+
+/// FNV-1a, for names that must be the same every time and need withstand nobody.
+fn hash(path: &Path) -> u64 {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Both versions on trees of plain files; the kernel's own are in the tests of processes.
+
+use std::fmt::Write;
+
+use super::*;
+
+/// A machine whose /proc and cgroups are files.
+struct Machine {
+    root: tempfile::TempDir,
+}
+
+impl Machine {
+    /// `mounts`: kind, options and mount point of each hierarchy.
+    fn new(mounts: &[(&str, &str, &str)], cgroup: &str) -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        let machine = Machine { root };
+        let mut mountinfo = String::new();
+        for (kind, options, point) in mounts {
+            let point = machine.root.path().join(point);
+            fs::create_dir_all(&point).unwrap();
+            let point = point.display();
+            writeln!(
+                mountinfo,
+                "31 23 0:27 / {point} rw - {kind} {kind} {options}"
+            )
+            .unwrap();
+        }
+        machine.put("proc/self/mountinfo", &mountinfo);
+        machine.put("proc/self/cgroup", cgroup);
+        machine
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn text(&self, path: &str) -> String {
+        let path = self.root.path().join(path);
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    fn prepare(&self) -> Cgroups {
+        Cgroups::prepare(&self.root.path().join("proc"), Path::new("/var/lib/matins"))
+    }
+}
+
+/// Of /var/lib/matins.
+const NAME: &str = "matins-";
+
+fn name() -> String {
+    format!("{NAME}{:016x}", hash(Path::new("/var/lib/matins")))
+}
+
+const LIMITS: Limits = Limits {
+    memory_bytes: Some(1 << 30),
+    pids: Some(50),
+    cpu_weight: Some(200),
+};
+
+/// A delegated cgroup of version 2 with every file of an attempt's.
+fn version_2() -> Machine {
+    let machine = Machine::new(&[("cgroup2", "rw", "cg")], "0::/unit\n");
+    let name = name();
+    machine.put("cg/unit/cgroup.controllers", "cpuset cpu memory pids\n");
+    machine.put("cg/unit/cgroup.type", "domain\n");
+    machine.put("cg/unit/cgroup.subtree_control", "");
+    machine.put(&format!("cg/unit/{name}/cgroup.subtree_control"), "");
+    machine.put(&format!("cg/unit/{name}/supervisor/cgroup.procs"), "");
+    machine.put(&format!("cg/unit/{name}/cgroup.kill"), "");
+    machine.put(&format!("cg/unit/{name}/cpu.stat"), "usage_usec 0\n");
+    for (file, text) in [
+        ("cgroup.procs", ""),
+        ("cgroup.kill", ""),
+        ("cgroup.events", "populated 0\nfrozen 0\n"),
+        ("memory.max", "max\n"),
+        ("memory.swap.max", "max\n"),
+        ("memory.oom.group", "0\n"),
+        ("memory.peak", "123456\n"),
+        (
+            "memory.events",
+            "low 0\nhigh 0\nmax 4\noom 2\noom_kill 1\noom_group_kill 1\n",
+        ),
+        ("pids.max", "max\n"),
+        ("cpu.weight", "100\n"),
+        ("cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
+    ] {
+        machine.put(&format!("cg/unit/{name}/a7/{file}"), text);
+    }
+    machine
+}
+
+#[test]
+fn version_2_holds_limits_and_measures() {
+    let machine = version_2();
+    let cgroups = machine.prepare();
+    let at = |file: &str| machine.text(&format!("cg/unit/{}/{file}", name()));
+    // The supervisor has made room for controllers.
+    assert_eq!(at("supervisor/cgroup.procs"), "0");
+    assert_eq!(at("cgroup.subtree_control"), "+cpu", "the last of three");
+    assert_eq!(cgroups.mechanism(), "cgroup.kill");
+
+    let entered = cgroups.enter(Token(7), &LIMITS);
+    assert!(entered.held);
+    assert_eq!(entered.not_enforced, []);
+    for (file, expected) in [
+        ("cgroup.procs", "0"),
+        ("memory.max", "1073741824"),
+        ("memory.swap.max", "0"),
+        ("memory.oom.group", "1"),
+        ("pids.max", "50"),
+        ("cpu.weight", "200"),
+    ] {
+        assert_eq!(at(&format!("a7/{file}")), expected, "{file}");
+    }
+    let used = Used {
+        cpu: Some(DurationMs(2_500)),
+        memory_bytes_peak: Some(123_456),
+        out_of_memory: true,
+    };
+    assert_eq!(cgroups.used(Token(7)), used);
+    let alive = cgroups.alive(Token(7));
+    assert!(alive.processes.is_empty() && !alive.undecided);
+    cgroups.kill(Token(7)).unwrap();
+    assert_eq!(at("a7/cgroup.kill"), "1");
+}
+
+#[test]
+fn what_a_machine_cannot_do_is_said() {
+    let machine = version_2();
+    machine.put("cg/unit/cgroup.controllers", "pids\n");
+    let cgroups = machine.prepare();
+    let entered = cgroups.enter(Token(7), &LIMITS);
+    assert_eq!(entered.not_enforced, [Limit::Memory, Limit::CpuWeight]);
+    let nothing_asked = cgroups.enter(Token(7), &Limits::default());
+    assert_eq!(nothing_asked.not_enforced, []);
+
+    let bare = Machine::new(&[], "");
+    let entered = bare.prepare().enter(Token(7), &LIMITS);
+    assert!(!entered.held);
+    let all = [Limit::Memory, Limit::Pids, Limit::CpuWeight];
+    assert_eq!(entered.not_enforced, all);
+}
+
+#[test]
+fn a_mixed_machine_kills_by_version_2_and_limits_by_version_1() {
+    let name = name();
+    let machine = Machine::new(
+        &[
+            ("cgroup", "rw,memory", "memory"),
+            ("cgroup", "rw,freezer", "freezer"),
+            ("cgroup", "rw,cpu,cpuacct", "cpu"),
+            ("cgroup2", "rw", "unified"),
+        ],
+        "4:memory:/here\n3:cpu,cpuacct:/\n2:freezer:/\n0::/\n",
+    );
+    machine.put("unified/cgroup.controllers", "");
+    machine.put(&format!("unified/{name}/cgroup.kill"), "");
+    machine.put(&format!("unified/{name}/a7/cgroup.procs"), "");
+    machine.put(&format!("memory/here/{name}/a7/cgroup.procs"), "");
+    machine.put(&format!("memory/here/{name}/a7/memory.limit_in_bytes"), "");
+    machine.put(&format!("cpu/{name}/a7/cgroup.procs"), "");
+    machine.put(&format!("cpu/{name}/a7/cpu.shares"), "");
+    machine.put(&format!("cpu/{name}/a7/cpuacct.usage"), "3000000\n");
+    let cgroups = machine.prepare();
+    assert_eq!(cgroups.mechanism(), "cgroup.kill");
+    assert!(!machine.root.path().join("freezer").join(&name).exists());
+    let entered = cgroups.enter(Token(7), &LIMITS);
+    assert_eq!(entered.not_enforced, [Limit::Pids]);
+    let limit = machine.text(&format!("memory/here/{name}/a7/memory.limit_in_bytes"));
+    assert_eq!(limit, "1073741824");
+    assert_eq!(machine.text(&format!("cpu/{name}/a7/cpu.shares")), "2048");
+    assert_eq!(cgroups.used(Token(7)).cpu, Some(DurationMs(3)));
+}
+
+#[test]
+fn version_1_alone_is_held_by_its_freezer() {
+    let name = name();
+    let machine = Machine::new(&[("cgroup", "rw,freezer", "freezer")], "2:freezer:/\n");
+    machine.put(&format!("freezer/{name}/a7/cgroup.procs"), "");
+    machine.put(&format!("freezer/{name}/a7/freezer.state"), "");
+    machine.put(&format!("freezer/{name}/a7/inner/freezer.state"), "");
+    let cgroups = machine.prepare();
+    assert_eq!(cgroups.mechanism(), "freezer.state");
+    cgroups.kill(Token(7)).unwrap();
+    for group in ["a7", "a7/inner"] {
+        let state = machine.text(&format!("freezer/{name}/{group}/freezer.state"));
+        assert_eq!(state, "THAWED", "{group}");
+    }
+    cgroups
+        .kill(Token(8))
+        .expect("what never was needs no killing");
+}
+
+#[test]
+fn whose_a_process_is() {
+    let ours = "matins-1";
+    for (cgroup, expected) in [
+        ("0::/unit/matins-1/a12\n", Some(Token(12))),
+        (
+            "4:memory:/\n0::/matins-1/a12/made/by/itself\n",
+            Some(Token(12)),
+        ),
+        ("0::/matins-2/a12\n", None),
+        ("0::/matins-1/supervisor\n", None),
+        ("0::/matins-1\n", None),
+        ("", None),
+    ] {
+        assert_eq!(parse_owner(cgroup, ours), expected, "{cgroup}");
+    }
+}

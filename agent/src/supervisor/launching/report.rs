@@ -1,0 +1,178 @@
+//! How far a process has come that prepares itself to become an attempt.
+//!
+//! It writes [`Word::Begins`] as its last deed before the program, and [`Word::Failed`] if it
+//! cannot go on, before that or after. The end of the pipe alone would not do: the kernel closes
+//! it when the program begins, and when the process is killed on its way there.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use agent_core::supervisor::SpawnError;
+use nix::fcntl::OFlag;
+use protocol::attempt::Limit;
+use protocol::supervisor::SpawnFault;
+use serde::{Deserialize, Serialize};
+
+/// More is no report of ours.
+const REPORT_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest reason that is told. The whole report then fits into a pipe at once, and nobody waits.
+const WHY_BYTES_MAX: usize = 2 * 1024;
+
+#[derive(Serialize, Deserialize)]
+enum Word {
+    Begins { not_enforced: Vec<Limit> },
+    Failed { fault: SpawnFault, why: String },
+}
+
+/// The supervisor's end.
+pub(super) struct Report {
+    pipe: std::fs::File,
+    heard: Vec<u8>,
+    /// There is nothing more to come.
+    ended: bool,
+}
+
+/// The child's end.
+pub(super) struct Teller(std::fs::File);
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing is decided.
+    Silent,
+    Begun(Vec<Limit>),
+    Failed(SpawnError),
+}
+
+pub(super) fn pipe() -> io::Result<(Report, Teller)> {
+    let (ours, theirs): (OwnedFd, OwnedFd) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let report = Report {
+        pipe: ours.into(),
+        heard: Vec::new(),
+        ended: false,
+    };
+    Ok((report, Teller(theirs.into())))
+}
+
+impl AsFd for Teller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Teller {
+    pub(super) fn begins(&mut self, not_enforced: Vec<Limit>) {
+        self.say(&Word::Begins { not_enforced });
+    }
+
+    pub(super) fn failed(&mut self, fault: SpawnFault, mut why: String) {
+        let end = (0..=WHY_BYTES_MAX)
+            .rev()
+            .find(|at| why.is_char_boundary(*at));
+        why.truncate(end.unwrap_or(0));
+        self.say(&Word::Failed { fault, why });
+    }
+
+    fn say(&mut self, word: &Word) {
+        let mut line = serde_json::to_vec(word).expect("words are plain data");
+        line.push(b'\n');
+        if let Err(error) = self.0.write_all(&line) {
+            // The supervisor is gone, and this process is about to be.
+            tracing::debug!(%error, "nobody hears how an attempt prepares itself");
+        }
+    }
+}
+
+impl Report {
+    /// What to poll, while there is something to come.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        (!self.ended).then(|| self.pipe.as_fd())
+    }
+
+    /// Reads what is there, without waiting for more.
+    pub(super) fn read(&mut self) -> Progress {
+        let mut chunk = [0; 1024];
+        while !self.ended {
+            match self.pipe.read(&mut chunk) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.heard.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    tracing::error!(%error, "a report cannot be read");
+                    self.ended = true;
+                }
+            }
+            self.ended |= self.heard.len() > REPORT_BYTES_MAX;
+        }
+        judge(&self.heard, self.ended)
+    }
+}
+
+fn judge(heard: &[u8], ended: bool) -> Progress {
+    let mut progress = Progress::Silent;
+    for line in heard.split_inclusive(|&byte| byte == b'\n') {
+        match serde_json::from_slice(line) {
+            Ok(Word::Begins { not_enforced }) if ended => progress = Progress::Begun(not_enforced),
+            Ok(Word::Begins { .. }) | Err(_) => {}
+            Ok(Word::Failed { fault, why }) => {
+                return Progress::Failed(SpawnError { fault, why });
+            }
+        }
+    }
+    progress
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_has_begun_when_the_pipe_ends_after_the_word_and_no_failure() {
+        let error = || SpawnError {
+            fault: SpawnFault::Launch,
+            why: "no".to_owned(),
+        };
+        type Say = fn(&mut Teller);
+        let begins: Say = |t| t.begins(vec![Limit::Pids]);
+        let failed: Say = |t| t.failed(SpawnFault::Launch, "no".to_owned());
+        for (what, words, ends, expected) in [
+            ("nothing yet", &[][..], false, Progress::Silent),
+            ("killed on its way", &[], true, Progress::Silent),
+            ("about to begin", &[begins], false, Progress::Silent),
+            (
+                "has begun",
+                &[begins],
+                true,
+                Progress::Begun(vec![Limit::Pids]),
+            ),
+            ("failed early", &[failed], true, Progress::Failed(error())),
+            (
+                "no such program",
+                &[begins, failed],
+                true,
+                Progress::Failed(error()),
+            ),
+        ] {
+            let (mut report, mut teller) = pipe().unwrap();
+            for word in words {
+                word(&mut teller);
+            }
+            let kept = (!ends).then_some(teller);
+            assert_eq!(report.read(), expected, "{what}");
+            drop(kept);
+        }
+    }
+
+    #[test]
+    fn a_reason_of_any_length_fits_into_the_pipe() {
+        let (mut report, mut teller) = pipe().unwrap();
+        teller.failed(SpawnFault::Host, "é".repeat(1_000_000));
+        drop(teller);
+        let Progress::Failed(error) = report.read() else {
+            panic!("it failed");
+        };
+        assert_eq!(error.why.len(), WHY_BYTES_MAX);
+    }
+}
