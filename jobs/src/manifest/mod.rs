@@ -7,10 +7,18 @@
 //! The same reader serves the ledger: a manifest's canonical JSON has the manifest's own form
 //! with every default written out, and reading it back judges it again.
 
-mod fields;
+mod command;
+mod elsewhere;
+mod form;
 mod placeholder;
 mod problem;
+mod quoting;
 mod read;
+mod schema;
+mod section;
+mod source;
+mod syntax;
+mod values;
 mod yaml;
 
 use std::fmt;
@@ -25,6 +33,7 @@ use crate::size::show_size;
 use placeholder::{Argument, Filling};
 pub use problem::Problem;
 use problem::Problems;
+pub use schema::manifest_schema;
 
 /// A job as its owner describes it. Made only by [`parse_manifests`] and [`Manifest::from_json`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,10 +117,12 @@ pub enum ManifestJsonError {
 
 /// Reads a file of manifests: YAML documents, one manifest each, with `---` between. Answers
 /// with all of them or with everything that is wrong, in the order of the file.
-pub fn parse_manifests(file_name: &str, yaml: &str) -> Result<Vec<Manifest>, Vec<Problem>> {
+pub fn parse_manifests(
+    file_name: &str,
+    yaml: impl AsRef<[u8]>,
+) -> Result<Vec<Manifest>, Vec<Problem>> {
     let mut problems = Problems::of_file(file_name);
-    let documents = yaml::parse(yaml, &mut problems);
-    let manifests = read::manifests(&documents, &mut problems);
+    let manifests = read::file(yaml.as_ref(), &mut problems);
     problems.or(manifests)
 }
 
@@ -161,12 +172,9 @@ impl Manifest {
 
     fn from_value(json: serde_json::Value) -> Result<Manifest, ManifestJsonError> {
         let mut problems = Problems::of_file("");
-        let manifests = read::manifests(&[read::node_of_json(json)], &mut problems);
-        let manifests = problems.or(manifests).map_err(ManifestJsonError::Refused)?;
-        Ok(manifests
-            .into_iter()
-            .next()
-            .expect("a document without problems is a manifest"))
+        let manifest = read::stored(json, &mut problems);
+        let manifest = problems.or(manifest).map_err(ManifestJsonError::Refused)?;
+        Ok(manifest.expect("what has no problem is a manifest"))
     }
 }
 

@@ -62,14 +62,19 @@ impl Problems {
         }
     }
 
+    /// Whether a problem more would not be listed: then its words need not be found.
+    pub(super) fn are_full(&self) -> bool {
+        self.found.len() == PROBLEMS_MAX
+    }
+
     pub(super) fn push(
         &mut self,
         at: Place,
-        field: &str,
+        field: impl fmt::Display,
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        if self.found.len() == PROBLEMS_MAX {
+        if self.are_full() {
             self.unlisted += 1;
             return;
         }
@@ -77,7 +82,7 @@ impl Problems {
             file: self.file.clone(),
             line: at.line,
             column: at.column,
-            field: field.to_owned(),
+            field: field.to_string(),
             what: what.into(),
             remedy: remedy.into(),
         });

@@ -5,15 +5,19 @@
 //! text, deep nesting. Plain scalars keep their text: what `on`, `0755` or `1:30` mean is decided
 //! by the field that reads them, never by YAML.
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+use std::borrow::Cow;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
 use super::problem::{Place, Problems};
-
-/// Longest file read, in bytes.
-const FILE_BYTES_MAX: usize = 1 << 20;
+use super::source::Document;
+use super::syntax::{self, About};
 
 /// Deepest nesting read; a manifest needs 3.
 const DEPTH_MAX: usize = 8;
+
+/// Mistakes of syntax after which one document is read on.
+const MENDS_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -23,14 +27,27 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Value {
-    /// A scalar without quotes.
-    Plain(String),
-    /// A scalar in quotes or a block: text for certain.
-    Quoted(String),
+    Scalar {
+        text: String,
+        style: Style,
+    },
     List(Vec<Node>),
     Map(Vec<(Key, Node)>),
     /// Something that was refused and reported already.
     Refused,
+}
+
+/// How a scalar is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Without quotes, in one line.
+    Plain,
+    /// Without quotes, in several lines, which YAML joins with blanks.
+    PlainLines,
+    /// In quotes: text for certain.
+    Quoted,
+    /// In lines of its own below `|` or `>`: text for certain.
+    Block,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +55,95 @@ pub(super) struct Key {
     pub(super) at: Place,
     /// `None` where the key was refused and reported already.
     pub(super) name: Option<String>,
+}
+
+impl Node {
+    /// Nothing, or a word of YAML for nothing.
+    pub(super) fn is_blank(&self) -> bool {
+        let Value::Scalar { text, style } = &self.value else {
+            return false;
+        };
+        *style == Style::Plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+    }
+}
+
+/// Reads a document into its tree, or `None` where it is empty or cannot be read. A mistake with
+/// only one way to mend it is reported and mended, and the rest is read as though it had been.
+pub(super) fn parse(document: Document, problems: &mut Problems) -> Option<Node> {
+    let mut text = Cow::Borrowed(document.text);
+    let mut places = Places {
+        lines_before: document.lines_before,
+        mends: Vec::new(),
+    };
+    loop {
+        let mut tree = Tree::new(&places);
+        let Err(error) = tree.read(&text) else {
+            return tree.end(problems);
+        };
+        let marker = error.marker();
+        let mistake = syntax::explain(&text, marker.line(), marker.col(), error.info());
+        let field = match mistake.about {
+            About::Lines => String::new(),
+            About::Field(key) => tree.path(Some(&key)),
+            About::Item => tree.path(None),
+        };
+        problems.push(places.of(mistake.at), field, mistake.what, mistake.remedy);
+        let Some(mend) = mistake.mend.filter(|_| places.mends.len() < MENDS_MAX) else {
+            tree.end(problems);
+            return None;
+        };
+        places.mends.push(Mended {
+            line: mistake.at.line,
+            column: mistake.at.column,
+            longer: mend.with.chars().count() as i64
+                - text[mend.from..mend.to].chars().count() as i64,
+        });
+        text.to_mut().replace_range(mend.from..mend.to, &mend.with);
+    }
+}
+
+/// Turns places of a document, mended perhaps, into places of its file.
+struct Places {
+    lines_before: u32,
+    mends: Vec<Mended>,
+}
+
+/// A mend: behind it, its line is longer than in the file.
+struct Mended {
+    line: u32,
+    column: u32,
+    longer: i64,
+}
+
+impl Places {
+    fn of(&self, mut at: Place) -> Place {
+        for mend in self.mends.iter().rev() {
+            if mend.line == at.line && at.column > mend.column {
+                let column = i64::from(at.column) - mend.longer;
+                at.column = u32::try_from(column.max(i64::from(mend.column))).unwrap_or(at.column);
+            }
+        }
+        Place {
+            line: at.line.saturating_add(self.lines_before),
+            column: at.column,
+        }
+    }
+
+    fn of_marker(&self, marker: &Marker) -> Place {
+        let cut = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        self.of(Place {
+            line: cut(marker.line().max(1)),
+            column: cut(marker.col().saturating_add(1)),
+        })
+    }
+}
+
+/// A tree while it is read. Its problems are kept back: when its text is mended, it is read anew.
+struct Tree<'a> {
+    places: &'a Places,
+    open: Vec<Open>,
+    root: Option<Node>,
+    problems: Vec<(Place, String, &'static str)>,
 }
 
 /// A collection whose end has not come yet.
@@ -54,191 +160,190 @@ enum Kind {
     },
 }
 
-/// Reads a file into the trees of its documents, leaving out the empty ones. What cannot be read
-/// is a problem; after an error of syntax the rest of the file is not read.
-pub(super) fn parse(yaml: &str, problems: &mut Problems) -> Vec<Node> {
-    let start = Place { line: 1, column: 1 };
-    if yaml.len() > FILE_BYTES_MAX {
-        problems.push(
-            start,
-            "",
-            format!(
-                "the file has {} bytes, more than a manifest can need",
-                yaml.len()
-            ),
-            format!("split it into files of at most {FILE_BYTES_MAX} bytes"),
-        );
-        return Vec::new();
+impl Tree<'_> {
+    fn new(places: &Places) -> Tree<'_> {
+        Tree {
+            places,
+            open: Vec::new(),
+            root: None,
+            problems: Vec::new(),
+        }
     }
-    let mut documents = Vec::new();
-    let mut open: Vec<Open> = Vec::new();
-    let mut parser = Parser::new_from_str(yaml);
-    while let Some(event) = parser.next_event() {
-        let (event, span) = match event {
-            Ok(event) => event,
-            Err(error) => {
-                report_syntax(yaml, &error, problems);
-                return documents;
+
+    fn read(&mut self, text: &str) -> Result<(), ScanError> {
+        for event in Parser::new_from_str(text) {
+            let (event, span) = event?;
+            let at = self.places.of_marker(&span.start);
+            if let Some(node) = self.handle(event, &span, at) {
+                self.attach(node);
             }
-        };
-        let at = place(&span);
-        let complete = match event {
+            if self.open.len() > DEPTH_MAX {
+                self.problem(
+                    at,
+                    format!("the nesting is deeper than {DEPTH_MAX} levels"),
+                    "a manifest has at most 3; look for a bracket that was not closed",
+                );
+                self.root = None;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an event; the node that it completes, if it does.
+    fn handle(&mut self, event: Event, span: &Span, at: Place) -> Option<Node> {
+        let value = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let refused = refuse_properties(at, anchor, tag.is_some(), problems);
-                let text = text.into_owned();
-                let value = match style {
-                    _ if refused => Value::Refused,
-                    ScalarStyle::Plain => Value::Plain(text),
-                    _ => Value::Quoted(text),
+                let style = match style {
+                    ScalarStyle::Plain if span.start.line() == span.end.line() => Style::Plain,
+                    ScalarStyle::Plain => Style::PlainLines,
+                    ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => Style::Quoted,
+                    ScalarStyle::Literal | ScalarStyle::Folded => Style::Block,
                 };
-                Some(Node { at, value })
+                if self.refuse_properties(at, anchor, tag.is_some()) {
+                    Value::Refused
+                } else {
+                    let text = text.into_owned();
+                    Value::Scalar { text, style }
+                }
             }
             Event::Alias(_) => {
-                problems.push(at, "", "an alias (`*name`) is not read", ALIAS_REMEDY);
-                Some(Node {
+                self.problem(
                     at,
-                    value: Value::Refused,
-                })
+                    "an alias (`*name`) is not read".to_owned(),
+                    "write the value out; a value that begins with `*` goes in quotes",
+                );
+                Value::Refused
             }
             Event::SequenceStart(anchor, tag) => {
-                refuse_properties(at, anchor, tag.is_some(), problems);
-                open.push(Open {
-                    at,
-                    kind: Kind::List(Vec::new()),
-                });
-                None
+                self.refuse_properties(at, anchor, tag.is_some());
+                let kind = Kind::List(Vec::new());
+                self.open.push(Open { at, kind });
+                return None;
             }
             Event::MappingStart(anchor, tag) => {
-                refuse_properties(at, anchor, tag.is_some(), problems);
-                open.push(Open {
-                    at,
-                    kind: Kind::Map {
-                        entries: Vec::new(),
-                        key: None,
-                    },
-                });
-                None
+                self.refuse_properties(at, anchor, tag.is_some());
+                let kind = Kind::Map {
+                    entries: Vec::new(),
+                    key: None,
+                };
+                self.open.push(Open { at, kind });
+                return None;
             }
-            Event::SequenceEnd | Event::MappingEnd => open.pop().map(close),
+            Event::SequenceEnd | Event::MappingEnd => {
+                let open = self.open.pop()?;
+                let value = match open.kind {
+                    Kind::List(items) => Value::List(items),
+                    Kind::Map { entries, .. } => Value::Map(entries),
+                };
+                return Some(Node { at: open.at, value });
+            }
             Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
             | Event::DocumentStart(_)
-            | Event::DocumentEnd => None,
+            | Event::DocumentEnd => return None,
         };
-        if open.len() > DEPTH_MAX {
-            problems.push(
-                at,
-                "",
-                format!("the nesting is deeper than {DEPTH_MAX} levels"),
-                "a manifest has at most 3; look for a bracket that was not closed",
-            );
-            return documents;
+        Some(Node { at, value })
+    }
+
+    /// Puts a complete node where it belongs: it is the document, or an item of the innermost
+    /// list, or key or value of the innermost mapping.
+    fn attach(&mut self, node: Node) {
+        let Some(parent) = self.open.last_mut() else {
+            if !node.is_blank() {
+                self.root = Some(node);
+            }
+            return;
+        };
+        let (entries, key) = match &mut parent.kind {
+            Kind::List(items) => return items.push(node),
+            Kind::Map { entries, key } => (entries, key),
+        };
+        if let Some(key) = key.take() {
+            return entries.push((key, node));
         }
-        if let Some(node) = complete {
-            match open.last_mut() {
-                Some(parent) => attach(parent, node, problems),
-                None if is_nothing(&node) => {}
-                None => documents.push(node),
+        let (name, complaint) = match node.value {
+            Value::Scalar { text, .. } if text == "<<" => (
+                None,
+                Some(("a merge key (`<<`) is not read", "write the fields out")),
+            ),
+            Value::Scalar { text, .. } if text.is_empty() => (
+                None,
+                Some((
+                    "a field has no name",
+                    "write `field: value`, or delete the line",
+                )),
+            ),
+            Value::Scalar { text, .. } => (Some(text), None),
+            Value::Refused => (None, None),
+            Value::List(_) | Value::Map(_) => (
+                None,
+                Some((
+                    "a list or mapping stands where a field's name belongs",
+                    "write `field: value`; text with `{` or `[` goes in quotes",
+                )),
+            ),
+        };
+        *key = Some(Key { at: node.at, name });
+        if let Some((what, remedy)) = complaint {
+            self.problem(node.at, what.to_owned(), remedy);
+        }
+    }
+
+    /// Reports an anchor or a tag. Whether there was one.
+    fn refuse_properties(&mut self, at: Place, anchor: usize, tag: bool) -> bool {
+        if anchor > 0 {
+            self.problem(
+                at,
+                "an anchor (`&name`) is not read".to_owned(),
+                "write values out; a value that begins with `&` goes in quotes",
+            );
+        }
+        if tag {
+            self.problem(
+                at,
+                "a tag (`!name`) is not read".to_owned(),
+                "leave it out; a value that begins with `!` goes in quotes",
+            );
+        }
+        anchor > 0 || tag
+    }
+
+    fn problem(&mut self, at: Place, what: String, remedy: &'static str) {
+        self.problems.push((at, what, remedy));
+    }
+
+    /// The path to where reading has come to, and to the field `key` of it.
+    fn path(&self, key: Option<&str>) -> String {
+        let mut path = String::new();
+        let mut last = None;
+        for open in &self.open {
+            match &open.kind {
+                // How many of the items before are whole is not known.
+                Kind::List(_) => last = None,
+                Kind::Map { key, .. } => {
+                    last = key.as_ref().and_then(|key| key.name.as_deref());
+                    if let Some(name) = last {
+                        let dot = if path.is_empty() { "" } else { "." };
+                        path = format!("{path}{dot}{name}");
+                    }
+                }
             }
         }
-    }
-    documents
-}
-
-const ALIAS_REMEDY: &str = "write the value out; a value that begins with `*` goes in quotes";
-
-fn close(open: Open) -> Node {
-    let value = match open.kind {
-        Kind::List(items) => Value::List(items),
-        Kind::Map { entries, .. } => Value::Map(entries),
-    };
-    Node { at: open.at, value }
-}
-
-/// Puts a complete node where its parent expects one: into the list, or as key or value.
-fn attach(parent: &mut Open, node: Node, problems: &mut Problems) {
-    let (entries, key) = match &mut parent.kind {
-        Kind::List(items) => return items.push(node),
-        Kind::Map { entries, key } => (entries, key),
-    };
-    if let Some(key) = key.take() {
-        return entries.push((key, node));
-    }
-    let name = match node.value {
-        Value::Plain(name) | Value::Quoted(name) => Some(name),
-        Value::Refused => None,
-        Value::List(_) | Value::Map(_) => {
-            problems.push(
-                node.at,
-                "",
-                "a list or mapping stands where a field's name belongs",
-                "write `field: value`; text with `{` or `[` goes in quotes",
-            );
-            None
+        match key {
+            Some(key) if last != Some(key) => {
+                let dot = if path.is_empty() { "" } else { "." };
+                format!("{path}{dot}{key}")
+            }
+            _ => path,
         }
-    };
-    *key = Some(Key { at: node.at, name });
-}
-
-fn is_nothing(node: &Node) -> bool {
-    matches!(&node.value, Value::Plain(text) if text.is_empty())
-}
-
-/// Reports an anchor or a tag. Whether there was one.
-fn refuse_properties(at: Place, anchor: usize, tag: bool, problems: &mut Problems) -> bool {
-    if anchor > 0 {
-        problems.push(
-            at,
-            "",
-            "an anchor (`&name`) is not read",
-            "write values out; a value that begins with `&` goes in quotes",
-        );
     }
-    if tag {
-        problems.push(
-            at,
-            "",
-            "a tag (`!name`) is not read",
-            "leave it out; a value that begins with `!` goes in quotes",
-        );
+
+    fn end(self, problems: &mut Problems) -> Option<Node> {
+        for (at, what, remedy) in self.problems {
+            problems.push(at, "", what, remedy);
+        }
+        self.root
     }
-    anchor > 0 || tag
-}
-
-fn place(span: &Span) -> Place {
-    place_of(span.start.line(), span.start.col())
-}
-
-fn place_of(line: usize, column_from_0: usize) -> Place {
-    let cut = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    Place {
-        line: cut(line.max(1)),
-        column: cut(column_from_0.saturating_add(1)),
-    }
-}
-
-fn report_syntax(yaml: &str, error: &ScanError, problems: &mut Problems) {
-    let marker = error.marker();
-    let at = place_of(marker.line(), marker.col());
-    let line = yaml
-        .lines()
-        .nth(marker.line().saturating_sub(1))
-        .unwrap_or_default();
-    let indentation = &line[..line.len() - line.trim_start().len()];
-    // Characters with which YAML begins something else, and cron expressions or paths a value.
-    let unquoted = [": *", ": @", ": %", ": `", "- *", "- @", "- %", "- `"];
-    let remedy = if indentation.contains('\t') {
-        "indent with spaces: YAML does not allow tabs there"
-    } else if unquoted.iter().any(|start| line.contains(start)) {
-        "put the value in quotes, for example `cron: \"* * * * *\"`"
-    } else {
-        "look at the indentation, quotes and brackets here and in the line before"
-    };
-    problems.push(
-        at,
-        "",
-        format!("this is not YAML: {}", error.info()),
-        remedy,
-    );
 }

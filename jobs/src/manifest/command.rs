@@ -1,0 +1,156 @@
+//! `run.exec`: a program and its arguments, as written.
+
+use super::form::RUN_EXAMPLE;
+use super::placeholder::Argument;
+use super::problem::Problems;
+use super::quoting::quoted;
+use super::section::Cell;
+use super::values::any_text;
+use super::yaml::{Style, Value};
+use crate::shown::shown;
+
+/// Longest command line with its placeholders filled, in bytes: a quarter of the frame in which
+/// it travels, so that it fits however its characters are escaped.
+const COMMAND_BYTES_MAX: usize = 16 * 1024;
+
+/// Most entries, the program included.
+pub(super) const ENTRIES_MAX: usize = 1000;
+
+/// Characters that mean something to a shell and nothing here.
+const SHELL: [char; 8] = ['|', '&', ';', '<', '>', '$', '`', '*'];
+
+/// A program and its arguments.
+pub(super) fn command(cell: Cell, problems: &mut Problems) -> Option<Vec<Argument>> {
+    let Some(items) = cell.items().filter(|items| items.len() > 0) else {
+        let (what, remedy) = no_list(&cell.node.value);
+        cell.refuse(what, remedy, problems);
+        return None;
+    };
+    if items.len() > ENTRIES_MAX {
+        cell.refuse(
+            format!("has {} entries, more than {ENTRIES_MAX}", items.len()),
+            "put long input into a file and name the file",
+            problems,
+        );
+        return None;
+    }
+    let arguments: Vec<Option<Argument>> = items
+        .enumerate()
+        .map(|(i, item)| argument(item, i == 0, problems))
+        .collect();
+    let arguments: Vec<Argument> = arguments.into_iter().collect::<Option<_>>()?;
+    // A byte more each, for the quotes, commas and terminators it is sent and started with.
+    let bytes: usize = arguments
+        .iter()
+        .map(|argument| argument.filled_bytes_max() + 1)
+        .sum();
+    if bytes > COMMAND_BYTES_MAX {
+        cell.refuse(
+            format!(
+                "may have {bytes} bytes with its placeholders filled, more than {COMMAND_BYTES_MAX}"
+            ),
+            "put long input into a file and name the file",
+            problems,
+        );
+        return None;
+    }
+    Some(arguments)
+}
+
+fn argument(item: Cell, is_program: bool, problems: &mut Problems) -> Option<Argument> {
+    if item.node.is_blank() {
+        item.refuse(
+            "has no value",
+            "write `\"\"` for an empty argument, or delete it",
+            problems,
+        );
+        return None;
+    }
+    let text = any_text(item, problems)?;
+    let style = match &item.node.value {
+        Value::Scalar { style, .. } => *style,
+        _ => return None,
+    };
+    let refusal = if is_program && text.is_empty() {
+        Some((
+            "the program is empty".to_owned(),
+            "write its path".to_owned(),
+        ))
+    } else if style == Style::PlainLines {
+        Some((
+            format!("`{}` goes over several lines without quotes", shown(text)),
+            "write a `,` or a `- ` between two arguments, or put one argument in quotes".to_owned(),
+        ))
+    } else if style == Style::Block && text.ends_with('\n') {
+        Some((
+            "ends with a line break, which the program would be given".to_owned(),
+            "write `|-` or `>-` instead of `|` or `>`, or put it in quotes".to_owned(),
+        ))
+    } else if text
+        .chars()
+        .any(|c| c.is_control() && c != '\n' && c != '\t')
+    {
+        Some((
+            format!("`{}` has a control character", shown(text)),
+            "leave it out: a terminal or a log may obey it, and NUL ends an argument".to_owned(),
+        ))
+    } else if is_program && has_arguments(text) {
+        Some((
+            format!("`{}` is more than the path of a program", shown(text)),
+            format!(
+                "write each argument as an item of its own: `exec: {}`",
+                list_of(text)
+            ),
+        ))
+    } else {
+        None
+    };
+    if let Some((what, remedy)) = refusal {
+        item.refuse(what, remedy, problems);
+        return None;
+    }
+    match Argument::parse(text) {
+        Ok(argument) => Some(argument),
+        Err(refusal) => {
+            let what = format!("`{}` {}", shown(text), refusal.what);
+            item.refuse(what, refusal.remedy, problems);
+            None
+        }
+    }
+}
+
+/// What to say of a command that is not a list.
+fn no_list(value: &Value) -> (String, String) {
+    let example = format!("write {RUN_EXAMPLE}");
+    match value {
+        Value::Scalar { text, .. } if text.contains(SHELL) || text.contains('\n') => (
+            "is a line for a shell, and there is none".to_owned(),
+            "write it into a script of its own, and name that: `exec: [\"/opt/jobs/script\"]`"
+                .to_owned(),
+        ),
+        Value::Scalar { text, .. } => (
+            format!("`{}` is one text, not a list", shown(text)),
+            match list_of(text) {
+                list if list.len() < 200 => format!("write `exec: {list}`"),
+                _ => example,
+            },
+        ),
+        _ => (
+            "is not a list of texts with the program first".to_owned(),
+            example,
+        ),
+    }
+}
+
+/// `/bin/report --date {fire_date}`: what people write where a path belongs.
+fn has_arguments(program: &str) -> bool {
+    [" -", " {", " \"", " '"]
+        .iter()
+        .any(|argument| program.contains(argument))
+}
+
+/// The words of a line as a list.
+pub(super) fn list_of(line: &str) -> String {
+    let words: Vec<String> = line.split_whitespace().map(quoted).collect();
+    format!("[{}]", words.join(", "))
+}

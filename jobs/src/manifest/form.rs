@@ -1,0 +1,396 @@
+//! What a manifest may say: one table.
+//!
+//! Everything that must agree on the fields comes from here: the reader takes names, limits,
+//! defaults and the words for what is missing; `matins schema` prints it for editors; the table in
+//! `docs/MANIFEST.md` is its copy, and a test holds it. A field is added here, and in
+//! [`read`](super::read), which will not find it otherwise.
+
+use protocol::{DurationMs, lease};
+
+/// The fields of a mapping.
+pub(super) struct Form {
+    pub(super) fields: &'static [Field],
+    /// How to write it where somebody wrote a single value instead; `{}` stands for that value.
+    pub(super) short: &'static str,
+    /// What a JSON Schema must say beside the fields: how they go together. A JSON object.
+    pub(super) together: &'static str,
+}
+
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    /// For people who write a manifest: Markdown, without a full stop at the end.
+    pub(super) says: &'static str,
+    pub(super) left_out: LeftOut,
+    pub(super) holds: Holds,
+}
+
+/// What it means that a field is not there.
+pub(super) enum LeftOut {
+    /// It is refused: what to write, and why Matins does not choose.
+    Demanded {
+        write: &'static str,
+        why: &'static str,
+    },
+    /// As though this were written: one value, or the items of a list.
+    Default(&'static [&'static str]),
+    /// As though its mapping were empty; in words, what that means.
+    Empty(&'static str),
+    /// The job goes without; in words, what that means.
+    Without(&'static str),
+}
+
+/// What a value is and within which limits. Durations in milliseconds, sizes in bytes.
+pub(super) enum Holds {
+    JobName,
+    /// Of at most so many bytes.
+    Text(usize),
+    Truth,
+    /// One of these; the meaning of each is for editors.
+    Word(&'static [(&'static str, &'static str)]),
+    Integer(u32, u32),
+    Duration(DurationMs, DurationMs),
+    /// A list of 1 to so many durations.
+    Durations(usize, DurationMs, DurationMs),
+    Size(u64, u64),
+    /// A cron expression.
+    Cron,
+    /// The IANA name of a time zone.
+    Timezone,
+    /// The name of a user of the hosts.
+    User,
+    /// A program and its arguments.
+    Command,
+    Fields(&'static Form),
+}
+
+const SECOND: DurationMs = DurationMs(1000);
+const DAY: DurationMs = DurationMs(86_400_000);
+const MONTH: DurationMs = DurationMs(31 * DAY.0);
+const BACKOFF_MIN: DurationMs = DurationMs(100);
+
+/// Longest text of a purpose or a reason, and of an owner, in bytes.
+const SENTENCES_BYTES_MAX: usize = 2000;
+const OWNER_BYTES_MAX: usize = 200;
+
+pub(super) static MANIFEST: Form = Form {
+    fields: &[
+        Field {
+            name: "name",
+            says: "`namespace/name`, each of `a-z 0-9 - _ .`, beginning and ending with a letter or digit",
+            left_out: LeftOut::Demanded {
+                write: "`name: namespace/name`",
+                why: "it is how people and other jobs refer to it",
+            },
+            holds: Holds::JobName,
+        },
+        Field {
+            name: "renamed_from",
+            says: "the name until now; the job keeps its past",
+            left_out: LeftOut::Without("a job of its own"),
+            holds: Holds::JobName,
+        },
+        Field {
+            name: "purpose",
+            says: "what the job is for, in a sentence",
+            left_out: LeftOut::Demanded {
+                write: "`purpose: <one sentence>`",
+                why: "whoever is called at night must know what the job is for",
+            },
+            holds: Holds::Text(SENTENCES_BYTES_MAX),
+        },
+        Field {
+            name: "owner",
+            says: "the team or person who is asked",
+            left_out: LeftOut::Demanded {
+                write: "`owner: <team or person>`",
+                why: "somebody must answer when a run needs a person",
+            },
+            holds: Holds::Text(OWNER_BYTES_MAX),
+        },
+        Field {
+            name: "repeatable",
+            says: "whether a second run does harm; where it may, an end that nobody knows goes to a person",
+            left_out: LeftOut::Demanded {
+                write: "`repeatable: { safe: true, how: \"...\" }` or `repeatable: { safe: false }`",
+                why: "a run whose end nobody knows is run again only where that does no harm",
+            },
+            holds: Holds::Fields(&REPEATABLE),
+        },
+        Field {
+            name: "schedule",
+            says: "when it is due",
+            left_out: LeftOut::Demanded {
+                write: "`schedule: { cron: \"30 23 * * *\", timezone: Asia/Shanghai }`",
+                why: "a job without an hour is never due",
+            },
+            holds: Holds::Fields(&SCHEDULE),
+        },
+        Field {
+            name: "misfire",
+            says: "what becomes of a fire that comes late",
+            left_out: LeftOut::Demanded {
+                write: "`misfire: { policy: run_now }`, `misfire: { policy: skip }` or `misfire: { within: 2h }`",
+                why: "only you know whether a late run still helps or does harm",
+            },
+            holds: Holds::Fields(&MISFIRE),
+        },
+        Field {
+            name: "overlap",
+            says: "what becomes of a fire while a run of the job is live: `forbid` skips it, `queue` lets it wait",
+            left_out: LeftOut::Demanded {
+                write: "`overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits)",
+                why: "only you know whether two runs that follow each other do the work of one",
+            },
+            holds: Holds::Word(&[
+                ("forbid", "a fire during a run is skipped"),
+                ("queue", "a fire during a run waits for its end"),
+            ]),
+        },
+        Field {
+            name: "expected_duration",
+            says: "how long a run takes, for people; nothing is ended by it",
+            left_out: LeftOut::Demanded {
+                write: "for example `expected_duration: 40m`",
+                why: "without it nobody can tell a slow run from a stuck one",
+            },
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+        Field {
+            name: "timeout",
+            says: "after how long one attempt of one shard is ended",
+            left_out: LeftOut::Demanded {
+                write: "for example `timeout: 15m`, for one attempt of one shard",
+                why: "without it a hung attempt holds its shard for ever",
+            },
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+        Field {
+            name: "start_deadline",
+            says: "how long a shard may wait for a host, before it goes to a person",
+            left_out: LeftOut::Without(
+                "until the next fire, not less than `misfire.after`, at most 24h",
+            ),
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+        Field {
+            name: "shards",
+            says: "pieces that a run is cut into",
+            left_out: LeftOut::Default(&["1"]),
+            holds: Holds::Integer(1, 1024),
+        },
+        Field {
+            name: "retry",
+            says: "how a shard that failed is tried again",
+            left_out: LeftOut::Empty("as its fields say"),
+            holds: Holds::Fields(&RETRY),
+        },
+        Field {
+            name: "takeover_after",
+            says: "silence of a host after which its shards start elsewhere",
+            // The shape that `DurationMs` has for `lease::TAKEOVER_DEFAULT`; a test compares.
+            left_out: LeftOut::Default(&["1m"]),
+            holds: Holds::Duration(lease::TAKEOVER_MIN, lease::TAKEOVER_MAX),
+        },
+        Field {
+            name: "limits",
+            says: "what one attempt may use of its host",
+            left_out: LeftOut::Empty("no limit"),
+            holds: Holds::Fields(&LIMITS),
+        },
+        Field {
+            name: "run",
+            says: "what is run",
+            left_out: LeftOut::Demanded {
+                write: RUN_EXAMPLE,
+                why: "a job is a program and its arguments, never a line for a shell",
+            },
+            holds: Holds::Fields(&RUN),
+        },
+    ],
+    short: "",
+    together: "{}",
+};
+
+/// A whole `run`, as messages show it.
+pub(super) const RUN_EXAMPLE: &str =
+    "`run: { exec: [\"/opt/jobs/report\", \"--date\", \"{fire_date}\"] }`";
+
+static REPEATABLE: Form = Form {
+    fields: &[
+        Field {
+            name: "safe",
+            says: "`true` where a second run does no harm",
+            left_out: LeftOut::Demanded {
+                write: "`safe: true` where a second run does no harm, else `safe: false`",
+                why: "Matins cannot know what your program does to its data",
+            },
+            holds: Holds::Truth,
+        },
+        Field {
+            name: "how",
+            says: "why a second run does no harm",
+            left_out: LeftOut::Without("demanded beside `safe: true`"),
+            holds: Holds::Text(SENTENCES_BYTES_MAX),
+        },
+    ],
+    short: "`repeatable: { safe: true, how: \"full recompute, replaces the day\" }` or `repeatable: { safe: false }`",
+    together: r#"{"if": {"properties": {"safe": {"const": true}}, "required": ["safe"]}, "then": {"required": ["how"]}}"#,
+};
+
+static SCHEDULE: Form = Form {
+    fields: &[
+        Field {
+            name: "cron",
+            says: "five fields as in a crontab, `@daily` and its like, or `@every 5s`",
+            left_out: LeftOut::Demanded {
+                write: "five fields in quotes, for example `cron: \"30 23 * * *\"`, or `cron: \"@every 1h30m\"`",
+                why: "a job without an hour is never due",
+            },
+            holds: Holds::Cron,
+        },
+        Field {
+            name: "timezone",
+            says: "the IANA name of the zone that the hours are of, as `Asia/Shanghai`",
+            left_out: LeftOut::Demanded {
+                write: "for example `timezone: Asia/Shanghai`",
+                why: "the same hour is another instant in another zone, and machines' own zones differ",
+            },
+            holds: Holds::Timezone,
+        },
+        Field {
+            name: "dialect",
+            says: "how `cron` is read",
+            left_out: LeftOut::Default(&["vixie"]),
+            holds: Holds::Word(&[
+                ("vixie", "five fields, as in a crontab"),
+                (
+                    "quartz",
+                    "six or seven fields, seconds first and 1 for Sunday",
+                ),
+                ("kubernetes", "five fields, as in a CronJob"),
+            ]),
+        },
+    ],
+    short: "`schedule: { cron: \"{}\", timezone: Asia/Shanghai }`, with the zone that the hours are of",
+    together: "{}",
+};
+
+static MISFIRE: Form = Form {
+    fields: &[
+        Field {
+            name: "policy",
+            says: "`run_now` runs the newest late fire, `skip` none, `within` the newest if it is no later than the field `within`",
+            left_out: LeftOut::Without("demanded where there is no `within`"),
+            holds: Holds::Word(&[
+                ("run_now", "the newest of the late fires runs"),
+                ("skip", "no late fire runs"),
+                (
+                    "within",
+                    "the newest runs if it is no later than the field `within`",
+                ),
+            ]),
+        },
+        Field {
+            name: "within",
+            says: "how late is not too late; means `policy: within`",
+            left_out: LeftOut::Without("demanded beside `policy: within`"),
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+        Field {
+            name: "after",
+            says: "below this a fire is merely late, and runs under every policy",
+            left_out: LeftOut::Default(&["1m"]),
+            holds: Holds::Duration(SECOND, DAY),
+        },
+    ],
+    short: "`misfire: { policy: run_now }`, `misfire: { policy: skip }` or `misfire: { within: 2h }`",
+    together: r#"{"anyOf": [{"required": ["policy"]}, {"required": ["within"]}],
+        "if": {"properties": {"policy": {"const": "within"}}, "required": ["policy"]}, "then": {"required": ["within"]},
+        "else": {"if": {"required": ["policy"]}, "then": {"properties": {"within": false}}}}"#,
+};
+
+static RETRY: Form = Form {
+    fields: &[
+        Field {
+            name: "at_most",
+            says: "retries of each shard; then it goes to a person",
+            left_out: LeftOut::Default(&["3"]),
+            holds: Holds::Integer(0, 5),
+        },
+        Field {
+            name: "backoff",
+            says: "the wait before each retry; the last is repeated",
+            left_out: LeftOut::Default(&["1m", "5m", "30m"]),
+            holds: Holds::Durations(16, BACKOFF_MIN, DAY),
+        },
+    ],
+    short: "`retry: { at_most: {} }`",
+    together: "{}",
+};
+
+static LIMITS: Form = Form {
+    fields: &[
+        Field {
+            name: "memory",
+            says: "memory of all its processes together",
+            left_out: LeftOut::Without("no limit"),
+            // Below this no program starts; above it there is no machine.
+            holds: Holds::Size(4 << 20, 16 << 40),
+        },
+        Field {
+            name: "pids",
+            says: "processes and threads",
+            left_out: LeftOut::Without("no limit"),
+            holds: Holds::Integer(1, 1_000_000),
+        },
+        Field {
+            name: "cpu_weight",
+            says: "share of a busy CPU beside others' 100",
+            left_out: LeftOut::Without("as others'"),
+            // The scale of cgroup v2.
+            holds: Holds::Integer(1, 10_000),
+        },
+    ],
+    short: "`limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them",
+    together: "{}",
+};
+
+static RUN: Form = Form {
+    fields: &[
+        Field {
+            name: "exec",
+            says: "the program and its arguments, a list; never through a shell",
+            left_out: LeftOut::Demanded {
+                write: RUN_EXAMPLE,
+                why: "a job is a program and its arguments, never a line for a shell",
+            },
+            holds: Holds::Command,
+        },
+        Field {
+            name: "user",
+            says: "name of the user of the host that it runs as",
+            left_out: LeftOut::Without("the user whom the agent runs as"),
+            holds: Holds::User,
+        },
+    ],
+    short: RUN_EXAMPLE,
+    together: "{}",
+};
+
+impl Form {
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|field| field.name == name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().map(|field| field.name)
+    }
+
+    /// The forms of the mappings in this one, by the name of their field.
+    pub(super) fn inner(&self) -> impl Iterator<Item = (&'static str, &'static Form)> {
+        self.fields.iter().filter_map(|field| match field.holds {
+            Holds::Fields(form) => Some((field.name, form)),
+            _ => None,
+        })
+    }
+}
