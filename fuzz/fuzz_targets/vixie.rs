@@ -1,0 +1,5 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    fuzz::within_limit(input, |text| fuzz::ask(jobs::Dialect::Vixie, text));
+});
