@@ -70,6 +70,8 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Show when an expression, a job or a manifest fires
     Next(Next),
+    /// Print the JSON Schema of a manifest, by which editors complete and check
+    Schema,
     /// Run a whole Matins of your own from a directory of manifests
     Dev(Dev),
     /// Run a coordinator

@@ -15,7 +15,7 @@ mod size;
 pub use duration::{DurationError, parse_duration};
 pub use manifest::{
     FireContext, Manifest, ManifestJsonError, Misfire, MisfirePolicy, Overlap, Problem,
-    parse_manifests,
+    manifest_schema, parse_manifests,
 };
 pub use schedule::{
     ClockNote, Dialect, DialectError, Face, Instant, Schedule, ScheduleError, ScheduleSpec,

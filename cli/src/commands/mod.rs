@@ -8,6 +8,7 @@ pub(crate) mod get;
 pub(crate) mod guard;
 pub(crate) mod logs;
 pub(crate) mod next;
+pub(crate) mod schema;
 
 use nix::unistd::{User, getuid};
 use protocol::api::{Run, RunDetail};

@@ -9,4 +9,5 @@ mod manifests;
 mod next;
 mod parts;
 mod place;
+mod schema;
 mod usage;
