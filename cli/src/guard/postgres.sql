@@ -64,6 +64,16 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION matins.check_arguments(job text, fire_time text, shard bigint, token bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF job IS NULL OR fire_time IS NULL OR shard IS NULL OR token IS NULL THEN
+        RAISE EXCEPTION 'matins: job, fire_time, shard or token is null'
+            USING ERRCODE = 'MT002', HINT = 'Give what MATINS_JOB, _FIRE_TIME, _SHARD and _TOKEN hold.';
+    END IF;
+END
+$$;
+
 -- Nobody with another token or fence can have a row of this shard, or of this job, open until this transaction ends.
 CREATE OR REPLACE FUNCTION matins.hold(job text, fire_time text, shard bigint, token bigint, fence bigint)
 RETURNS bigint LANGUAGE plpgsql AS $$
@@ -72,10 +82,7 @@ DECLARE
     newest_token bigint;
     changed_in bigint;
 BEGIN
-    IF job IS NULL OR fire_time IS NULL OR shard IS NULL OR token IS NULL THEN
-        RAISE EXCEPTION 'matins: job, fire_time, shard or token is null'
-            USING ERRCODE = 'MT002', HINT = 'Give what MATINS_JOB, _FIRE_TIME, _SHARD and _TOKEN hold.';
-    END IF;
+    PERFORM matins.check_arguments(job, fire_time, shard, token);
     IF fence IS NOT NULL THEN
         SELECT j.fence INTO newest_fence FROM matins.jobs AS j WHERE j.job = hold.job FOR SHARE;
         IF newest_fence > fence THEN
@@ -99,11 +106,13 @@ $$;
 CREATE OR REPLACE FUNCTION matins.claim(job text, fire_time text, shard bigint, token bigint, fence bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM matins.check_arguments(job, fire_time, shard, token);
     IF fence IS NOT NULL THEN
-        INSERT INTO matins.jobs VALUES (job, fence) ON CONFLICT DO NOTHING;
+        INSERT INTO matins.jobs (job, fence) VALUES (job, fence) ON CONFLICT DO NOTHING;
         UPDATE matins.jobs AS j SET fence = claim.fence WHERE j.job = claim.job AND j.fence < claim.fence;
     END IF;
-    INSERT INTO matins.shards VALUES (job, fire_time, shard, token, clock_timestamp(), NULL, txid_current())
+    INSERT INTO matins.shards (job, fire_time, shard, token, claimed_at, changed_in)
+        VALUES (job, fire_time, shard, token, clock_timestamp(), txid_current())
         ON CONFLICT DO NOTHING;
     UPDATE matins.shards AS s
        SET token = claim.token, claimed_at = clock_timestamp(), done_of = NULL, changed_in = txid_current()
@@ -154,7 +163,8 @@ BEGIN
             job, fire_time, shard
             USING ERRCODE = 'MT002', HINT = 'Commit that one, and call matins.publish in a transaction of its own.';
     END IF;
-    INSERT INTO matins.publications VALUES (job, fire_time, 0, 0, NULL) ON CONFLICT DO NOTHING;
+    INSERT INTO matins.publications (job, fire_time, token_sum, times) VALUES (job, fire_time, 0, 0)
+        ON CONFLICT DO NOTHING;
     PERFORM 1 FROM matins.publications AS p
       WHERE p.job = publish.job AND p.fire_time = publish.fire_time FOR UPDATE;
     -- No shard can be claimed anew until this transaction ends.
