@@ -7,13 +7,16 @@ TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo 'nextest run' ||
 SIM_SEEDS_LONG = 1000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo release test test-full test-guest lint bench simulate house
+.PHONY: help demo reconcile release test test-full test-guest lint bench simulate house
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: release ## Run the baseline example on a Matins of its own and verify it
 	examples/baseline/demo
+
+reconcile: release ## Run the nightly reconciliation, kill one of its processes, verify it
+	examples/reconcile/demo
 
 release: ## Build target/release/matins
 	cargo build --release --bin matins
@@ -22,6 +25,8 @@ test: ## Run all tests that everybody runs
 	cargo build --release --bin matins
 	cargo $(TEST) --workspace --no-fail-fast
 	python3 -m unittest discover -s examples/baseline
+	python3 -m unittest discover -s examples/reconcile
+	python3 -m unittest discover -s cli/tests/guard
 
 test-full: test ## Run them all, the long ones included
 	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
