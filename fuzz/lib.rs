@@ -52,5 +52,8 @@ pub fn ask(dialect: Dialect, cron: &str) {
             let _ = schedule.face(&next);
         }
         let _ = schedule.previous_before(AFTER, AFTER);
+        for warning in schedule.explain(AFTER).warnings {
+            assert!(!warning.to_string().is_empty());
+        }
     }
 }

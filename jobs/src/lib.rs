@@ -18,6 +18,6 @@ pub use manifest::{
     manifest_schema, parse_manifests,
 };
 pub use schedule::{
-    ClockNote, Dialect, DialectError, Face, Instant, Schedule, ScheduleError, ScheduleSpec,
-    tzdata_version,
+    ClockNote, Dialect, DialectError, Explanation, Face, Instant, Missed, Schedule, ScheduleError,
+    ScheduleSpec, Warning, tzdata_version,
 };

@@ -1,7 +1,7 @@
 //! The known word nearest to a mistyped one, for "did you mean".
 
-/// The candidate with the fewest edits from `word`, if that is few enough to be a typing
-/// mistake: a third of its length, at most 3. Case does not count. The first of equals wins.
+/// Of these candidates, in ASCII, the one with the fewest edits from `word`, if that is few enough
+/// to be a typing mistake: a third of its length, at most 3. Case does not count. The first of equals wins.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -12,10 +12,13 @@ pub(crate) fn nearest<'a>(
     if word.len() > LONGEST {
         return None;
     }
+    let edits_most = |candidate: &str| (candidate.len() / 3).clamp(1, 3);
     candidates
         .into_iter()
+        // Each character too many is an edit: most need no closer look.
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= edits_most(candidate))
         .map(|candidate| (distance(&word, candidate), candidate))
-        .filter(|&(edits, candidate)| edits <= (candidate.len() / 3).clamp(1, 3))
+        .filter(|&(edits, candidate)| edits <= edits_most(candidate))
         .min_by_key(|&(edits, _)| edits)
         .map(|(_, candidate)| candidate)
 }

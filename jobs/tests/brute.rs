@@ -329,6 +329,12 @@ fn agree(model: &Model, tz: chrono_tz::Tz, middle: i64) -> Result<(), TestCaseEr
         &schedule.newest(after, after, through, usize::MAX),
         &instants
     );
+    let explanation = schedule.explain(after);
+    for text in std::iter::once(explanation.sentence.clone())
+        .chain(explanation.warnings.iter().map(ToString::to_string))
+    {
+        prop_assert!(!text.is_empty() && !text.contains('\n'), "{}", text);
+    }
     let mut before = None;
     for instant in &instants {
         let previous = schedule.previous_before(after, instant.at);

@@ -285,7 +285,6 @@ impl Days {
     fn compile(expression: &Expression) -> Days {
         const ALL_DATES: u32 = !1;
         const ALL_WEEKDAYS: u8 = 0x7f;
-        let grammar = expression.grammar;
         if let DayField::MonthDay(day) = expression.days {
             return Days::OfMonth(day);
         }
@@ -308,16 +307,10 @@ impl Days {
                 .fold(0, |bits, day| bits | 1 << ((day - field.low) % 7)),
             _ => ALL_WEEKDAYS,
         };
-        let restricts = |days: &DayField| match days {
-            DayField::Items(items) => !grammar.has_star(items),
-            _ => false,
-        };
         Days::Sets {
             dates,
             weekdays,
-            either: grammar.question != super::dialect::Question::NoValue
-                && restricts(&expression.days)
-                && restricts(&expression.weekdays),
+            either: expression.is_either_day(),
         }
     }
 }

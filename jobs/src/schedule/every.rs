@@ -42,6 +42,10 @@ impl Every {
         Ok(Every { period_ms })
     }
 
+    pub(super) fn period(self) -> DurationMs {
+        DurationMs(self.period_ms)
+    }
+
     /// How many instants lie in (`anchor`, `through`].
     pub(super) fn count_through(self, anchor: WallMs, through: WallMs) -> u64 {
         let elapsed = i128::from(through.0) - i128::from(anchor.0);

@@ -161,6 +161,24 @@ impl Expression {
         Err(field.refuse(text, reason, remedy))
     }
 
+    /// Both day fields are `*`, which is taken for `?` in one of them.
+    pub(super) fn has_star_for_question(&self) -> bool {
+        let star = |days: &DayField| *days == DayField::Items(vec![Item::All { step: 1 }]);
+        self.grammar.question == Question::NoValue && star(&self.days) && star(&self.weekdays)
+    }
+
+    /// Both day fields restrict the days, and a day that satisfies one of them is named; else it
+    /// must satisfy both.
+    pub(super) fn is_either_day(&self) -> bool {
+        let restricts = |days: &DayField| match days {
+            DayField::Items(items) => !self.grammar.has_star(items),
+            _ => false,
+        };
+        self.grammar.question != Question::NoValue
+            && restricts(&self.days)
+            && restricts(&self.weekdays)
+    }
+
     pub(super) fn has_month_day(&self) -> bool {
         [&self.days, &self.weekdays]
             .iter()

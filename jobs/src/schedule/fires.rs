@@ -8,7 +8,7 @@ use super::cron::Cron;
 use super::zone::{self, Piece};
 
 /// Longest gap whose local times are caught up, in seconds.
-const CAUGHT_UP_SECONDS_MAX: i64 = 3 * 3600;
+pub(super) const CAUGHT_UP_SECONDS_MAX: i64 = 3 * 3600;
 
 /// A fire before its nominal times are written out.
 #[derive(Clone, Copy)]

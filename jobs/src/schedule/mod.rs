@@ -16,6 +16,7 @@ mod cron;
 mod dialect;
 mod error;
 mod every;
+mod explain;
 mod expression;
 mod face;
 mod field;
@@ -33,6 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use dialect::{Dialect, DialectError};
 pub use error::ScheduleError;
+pub use explain::{Explanation, Missed, Warning};
 pub use face::{ClockNote, Face};
 pub(crate) use zone::{local_text, parse_local};
 

@@ -76,6 +76,16 @@ pub(super) fn pieces(tz: Tz, day: i64) -> Vec<Piece> {
     pieces
 }
 
+/// Every change of the clock in the UTC days `from..to`.
+pub(super) fn changes(tz: Tz, from: i64, to: i64) -> Vec<i64> {
+    let mut changes = Vec::new();
+    for day in from..to {
+        let begin = day * SECONDS_A_DAY;
+        push_changes(tz, begin, begin + SECONDS_A_DAY, &mut changes);
+    }
+    changes
+}
+
 /// Every change of the offset in (`from`, `to`]. No zone changes its offset and changes it back
 /// within a day, so equal offsets at both ends mean that nothing happened between.
 fn push_changes(tz: Tz, from: i64, to: i64, cuts: &mut Vec<i64>) {
