@@ -201,6 +201,42 @@ pub struct DeleteJobAnswer {
     pub job: JobName,
 }
 
+/// `POST /jobs/{namespace}/{name}/plan`: what would be done is asked, and nothing is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// The manifest that would be put; `null`: the job would be deleted.
+    pub manifest: Option<String>,
+}
+
+/// What a put or a deletion would do now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobPlan {
+    pub job: JobName,
+    /// As of [`PutJobAnswer`], or `deleted`.
+    pub result: String,
+    /// The version that would be in force; `null` after a deletion.
+    pub version: Option<u32>,
+    /// The version that would be followed, that of a deleted job too.
+    pub before: Option<PlannedFrom>,
+    /// Instants up to this one stay those of the version before; the new one begins after it.
+    #[serde(with = "rfc3339")]
+    pub cut_over: WallMs,
+    /// Runs that are not final: a put leaves them alone, a deletion cancels them.
+    pub open_runs: u64,
+    /// Shards that run now; a job with one is not deleted.
+    pub leases: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedFrom {
+    /// Its name, where the job would be renamed.
+    pub job: JobName,
+    pub version: u32,
+    /// Canonical JSON.
+    pub manifest: serde_json::Value,
+}
+
 /// `POST /jobs/{namespace}/{name}/runs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -106,6 +106,15 @@ impl Core {
         self.advance(now);
     }
 
+    /// The cut-over of a job that is put or deleted now, if that can be done now.
+    pub fn cut_over(&self, now: Now) -> Result<WallMs, RequestError> {
+        if self.epoch().is_none() {
+            return Err(RequestError::NotLeading);
+        }
+        self.gate_open(now)?;
+        Ok(trigger::settles_through(now))
+    }
+
     fn try_request(&mut self, mut pending: PendingRequest, now: Now) {
         if self.epoch().is_none() {
             return self.reply(pending.id, Err(RequestError::NotLeading));

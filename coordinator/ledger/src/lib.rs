@@ -22,6 +22,7 @@ mod decisions;
 mod meta;
 mod outcome;
 mod overlap;
+mod preview;
 mod reader;
 mod rows;
 mod schema;
@@ -35,6 +36,7 @@ mod working_set;
 pub use answers::{ROWS_MAX, RunFilter};
 pub use command::{Command, Proposal};
 pub use outcome::{Change, Done, Outcome, PutKind, Refusal};
+pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
     AgentRow, Bar, JobRow, Lease, Namespace, RunRow, RunState, ShardRow, ShardState, VersionRow,

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use jobs::Manifest;
 use protocol::{JobName, RunId, WallMs, api};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::answers::{Answers, RunFilter};
+use crate::outcome::Refusal;
+use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
 
 /// Steps of SQLite's machine between two looks at the budget.
@@ -82,6 +85,23 @@ impl Reader {
     /// A job in force, under its present name or one that it had before.
     pub fn job(&self, name: &JobName) -> Result<Option<api::JobDetail>, ReaderError> {
         self.answer("reading a job", |answers| answers.job(name))
+    }
+
+    /// What a put of this manifest would come to now.
+    pub fn preview_put(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<Result<PutPreview, Refusal>, ReaderError> {
+        self.answer("judging a manifest", |answers| {
+            PutPreview::read(answers.conn, manifest)
+        })
+    }
+
+    /// A job in force, under its present name or one that it had before, and what of it is open.
+    pub fn standing(&self, name: &JobName) -> Result<Option<Standing>, ReaderError> {
+        self.answer("reading a job", |answers| {
+            Standing::read(answers.conn, name)
+        })
     }
 
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<api::Run>, ReaderError> {

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use ::jobs::{Manifest, parse_manifests};
 use axum::Json;
 use axum::extract::State;
-use coordinator_core::Request;
-use ledger::Done;
+use coordinator_core::{Core, Request, RequestError};
+use ledger::{Done, Standing};
 use protocol::api::{
-    DeleteJobAnswer, DeleteJobRequest, Job, JobDetail, PutJobAnswer, PutJobRequest, RunAnswer,
-    RunRequest,
+    DeleteJobAnswer, DeleteJobRequest, Job, JobDetail, JobPlan, PlanRequest, PlannedFrom,
+    PutJobAnswer, PutJobRequest, RunAnswer, RunRequest,
 };
 use protocol::{JobId, JobName, WallMs};
 
 use super::Api;
 use super::error::{ApiError, LIST_JOBS};
 use super::input::{Entity, JobPath, check_asker};
+use crate::engine::AskError;
 use crate::narrate::kind_word;
 
 /// `GET /api/v1/jobs`: all jobs in force, by name.
@@ -81,6 +82,59 @@ pub(super) async fn put(
         result: kind_word(kind).to_owned(),
         next_fire: fires.get(&job_id).copied(),
     }))
+}
+
+/// `POST /api/v1/jobs/{namespace}/{name}/plan`: what a put or a deletion would do now.
+pub(super) async fn plan(
+    State(api): State<Api>,
+    JobPath(name): JobPath,
+    Entity(body): Entity<PlanRequest>,
+) -> Result<Json<JobPlan>, ApiError> {
+    let what = format!("planning for job {name}");
+    let (result, standing) = if let Some(manifest) = body.manifest {
+        let manifest = read_manifest(&what, &name, &manifest)?;
+        let judge = move |reader: &ledger::Reader| reader.preview_put(&manifest);
+        let preview = api.readers.read(&what, judge).await?;
+        let preview = preview.map_err(|refusal| {
+            ApiError::asking(&what, &AskError::Refused(RequestError::Refused(refusal)))
+        })?;
+        (kind_word(preview.kind), preview.standing)
+    } else {
+        let wanted = name.clone();
+        let read = move |reader: &ledger::Reader| reader.standing(&wanted);
+        let Some(standing) = api.readers.read(&what, read).await? else {
+            return Err(no_such_job(what, &name));
+        };
+        ("deleted", Some(standing))
+    };
+    let now = api.engine.ask(Core::cut_over).await;
+    let cut_over = now
+        .and_then(|cut_over| Ok(cut_over?))
+        .map_err(|error| ApiError::asking(&what, &error))?;
+    Ok(Json(planned(name, result, standing, cut_over)))
+}
+
+fn planned(name: JobName, result: &str, standing: Option<Standing>, cut_over: WallMs) -> JobPlan {
+    let version = standing.as_ref().map_or(0, |standing| standing.job.version);
+    let fired_through = standing.as_ref().map(|standing| standing.job.fired_through);
+    JobPlan {
+        job: name,
+        result: result.to_owned(),
+        version: match result {
+            "deleted" => None,
+            "unchanged" => Some(version),
+            _ => Some(version + 1),
+        },
+        cut_over: fired_through.map_or(cut_over, |through| through.max(cut_over)),
+        open_runs: standing.as_ref().map_or(0, |standing| standing.open_runs),
+        leases: standing.as_ref().map_or(0, |standing| standing.leases),
+        before: standing.map(|standing| PlannedFrom {
+            job: standing.job.name,
+            version: standing.job.version,
+            manifest: serde_json::from_str(&standing.manifest)
+                .unwrap_or(serde_json::Value::String(standing.manifest)),
+        }),
+    }
 }
 
 /// `DELETE /api/v1/jobs/{namespace}/{name}`

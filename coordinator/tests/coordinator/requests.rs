@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use protocol::api::Job;
+use protocol::api::{Job, JobPlan};
 use serde_json::{Value, json};
 
 use crate::house::{House, PATIENCE, YEARLY, manifest};
@@ -445,4 +445,58 @@ fn jobs_are_put_changed_and_deleted() {
         (&again["result"], &again["id"]),
         (&json!("revived"), &changed["id"])
     );
+}
+
+/// What would be done is told, and nothing is: not even a version or a line of the audit.
+#[test]
+fn a_plan_changes_nothing() {
+    let house = House::new();
+    let coordinator = house.start();
+    coordinator.put_job("t/a", &manifest("t/a", YEARLY, ""));
+    let before: Vec<Job> = coordinator.get("/api/v1/jobs");
+    let plan = |name: &str, manifest: Option<String>| {
+        let path = format!("/api/v1/jobs/{name}/plan");
+        coordinator.call("POST", &path, Some(&json!({ "manifest": manifest })))
+    };
+    for (name, text, result, version, followed) in [
+        (
+            "t/a",
+            Some(manifest("t/a", YEARLY, "")),
+            "unchanged",
+            Some(1),
+            Some(1),
+        ),
+        (
+            "t/a",
+            Some(manifest("t/a", YEARLY, "shards: 3")),
+            "changed",
+            Some(2),
+            Some(1),
+        ),
+        (
+            "t/b",
+            Some(manifest("t/b", YEARLY, "")),
+            "created",
+            Some(1),
+            None,
+        ),
+        (
+            "t/b",
+            Some(manifest("t/b", YEARLY, "renamed_from: t/a")),
+            "renamed",
+            Some(2),
+            Some(1),
+        ),
+        ("t/a", None, "deleted", None, Some(1)),
+    ] {
+        let plan: JobPlan = plan(name, text).ok();
+        assert_eq!((plan.result.as_str(), plan.version), (result, version));
+        assert_eq!(plan.before.map(|before| before.version), followed);
+        assert!(plan.cut_over >= before[0].fired_through, "{name}");
+        assert_eq!((plan.open_runs, plan.leases), (0, 0));
+    }
+    plan("t/none", None).refused(404, "not_found");
+    plan("t/a", Some("name: [}".to_owned())).refused(400, "invalid");
+    let after: Vec<Job> = coordinator.get("/api/v1/jobs");
+    assert_eq!(after, before);
 }

@@ -40,6 +40,7 @@ pub use fire::{Decision, Fire, GapReason};
 pub use grant::Grant;
 pub use manual_run::ManualRun;
 pub use mark_started::MarkStarted;
+pub(crate) use put_job::PutCase;
 pub use put_job::{PutJob, Settlement};
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};

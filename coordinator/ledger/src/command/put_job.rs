@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use jobs::Manifest;
-use protocol::{Rule, WallMs};
+use protocol::{JobName, Rule, WallMs};
 use serde::{Deserialize, Serialize};
 
 use super::Decision;
@@ -35,7 +35,7 @@ pub struct Settlement {
 }
 
 /// What a put means for the names that are known.
-enum Case {
+pub(crate) enum PutCase {
     Create,
     /// The job, as it stands in the ledger, goes on with this manifest.
     Change(JobRow),
@@ -52,10 +52,10 @@ impl PutJob {
             )));
         }
         let (job, kind) = match self.case(context)? {
-            Case::Create => (self.create(context)?, PutKind::Created),
-            Case::Revive(job) => (self.revive(context, job)?, PutKind::Revived),
-            Case::Rename(job) => (self.succeed(context, job)?, PutKind::Renamed),
-            Case::Change(job) => {
+            PutCase::Create => (self.create(context)?, PutKind::Created),
+            PutCase::Revive(job) => (self.revive(context, job)?, PutKind::Revived),
+            PutCase::Rename(job) => (self.succeed(context, job)?, PutKind::Renamed),
+            PutCase::Change(job) => {
                 if self.is_in_force(context, &job)? {
                     return Ok(done(&job, PutKind::Unchanged));
                 }
@@ -71,43 +71,9 @@ impl PutJob {
         Ok(done(&job, kind))
     }
 
-    fn case(&self, context: &Context<'_>) -> Result<Case, Stop> {
-        let name = &self.manifest.name;
-        let known = context.job_named(name)?;
-        let from = match &self.manifest.renamed_from {
-            Some(old) if old != name => context.job_named(old)?,
-            _ => None,
-        };
+    fn case(&self, context: &Context<'_>) -> Result<PutCase, Stop> {
         let remembers = context.rules.on(Rule::Tombstones);
-        let revive = |job| {
-            if remembers {
-                Case::Revive(job)
-            } else {
-                Case::Create
-            }
-        };
-        match (known, from) {
-            (Some(job), Some(from)) if job.job_id != from.job_id => Err(Refusal::NameTaken {
-                name: name.to_string(),
-                job_id: job.job_id,
-            }
-            .into()),
-            (Some(job), _) if job.deleted => Ok(revive(job)),
-            (Some(job), _) if job.name == *name => Ok(Case::Change(job)),
-            // The name is one that this job has had before: it may go back to it, when the
-            // manifest says that it comes from the present one.
-            (Some(job), Some(_)) if self.manifest.renamed_from.as_ref() == Some(&job.name) => {
-                Ok(Case::Rename(job))
-            }
-            (Some(job), _) => Err(name_retired(name.as_str(), &job)),
-            (None, Some(from)) if self.manifest.renamed_from.as_ref() != Some(&from.name) => {
-                let old = self.manifest.renamed_from.as_ref();
-                Err(name_retired(old.map_or("", |old| old.as_str()), &from))
-            }
-            (None, Some(from)) if from.deleted => Ok(revive(from)),
-            (None, Some(from)) => Ok(Case::Rename(from)),
-            (None, None) => Ok(Case::Create),
-        }
+        PutCase::judge(&self.manifest, remembers, |name| context.job_named(name))
     }
 
     fn is_in_force(&self, context: &Context<'_>, job: &JobRow) -> Result<bool, Stop> {
@@ -168,6 +134,51 @@ impl PutJob {
             manifest: Arc::from(self.manifest.to_json()),
         };
         context.insert_version(&version, &self.manifest, clip(&self.by))
+    }
+}
+
+impl PutCase {
+    /// `find` tells the job that a name leads to; `remembers`, whether a deleted one is revived.
+    pub(crate) fn judge(
+        manifest: &Manifest,
+        remembers: bool,
+        find: impl Fn(&JobName) -> Result<Option<JobRow>, Stop>,
+    ) -> Result<PutCase, Stop> {
+        let name = &manifest.name;
+        let known = find(name)?;
+        let from = match &manifest.renamed_from {
+            Some(old) if old != name => find(old)?,
+            _ => None,
+        };
+        let revive = |job| {
+            if remembers {
+                PutCase::Revive(job)
+            } else {
+                PutCase::Create
+            }
+        };
+        match (known, from) {
+            (Some(job), Some(from)) if job.job_id != from.job_id => Err(Refusal::NameTaken {
+                name: name.to_string(),
+                job_id: job.job_id,
+            }
+            .into()),
+            (Some(job), _) if job.deleted => Ok(revive(job)),
+            (Some(job), _) if job.name == *name => Ok(PutCase::Change(job)),
+            // The name is one that this job has had before: it may go back to it, when the
+            // manifest says that it comes from the present one.
+            (Some(job), Some(_)) if manifest.renamed_from.as_ref() == Some(&job.name) => {
+                Ok(PutCase::Rename(job))
+            }
+            (Some(job), _) => Err(name_retired(name.as_str(), &job)),
+            (None, Some(from)) if manifest.renamed_from.as_ref() != Some(&from.name) => {
+                let old = manifest.renamed_from.as_ref();
+                Err(name_retired(old.map_or("", |old| old.as_str()), &from))
+            }
+            (None, Some(from)) if from.deleted => Ok(revive(from)),
+            (None, Some(from)) => Ok(PutCase::Rename(from)),
+            (None, None) => Ok(PutCase::Create),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::command::{AttachAgent, Finish, Grant, RaiseAlert};
-use ledger::{Command, Done, Reader, ReaderError, RunFilter, RunState, Store};
+use ledger::command::{AttachAgent, DeleteJob, Finish, Grant, PutJob, RaiseAlert, Settlement};
+use ledger::{Command, Done, PutKind, Reader, ReaderError, RunFilter, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::Incarnation;
 use protocol::{AgentId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs};
@@ -306,4 +306,105 @@ fn there_is_nothing_to_read_before_the_writer_has_created_it() {
     let path = directory.path().join("ledger.db");
     assert!(matches!(Reader::open(&path), Err(ReaderError::Open { .. })));
     assert!(!path.exists());
+}
+
+/// A preview says what the put then does, and changes nothing.
+#[test]
+fn a_put_is_previewed_as_it_then_comes() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    let reader = Reader::open(&path).unwrap();
+    let renamed = |from: &str, to: &str| {
+        let json = manifest(to, 2, "queue", true).to_json();
+        let json = json.replacen(
+            "\"purpose\"",
+            &format!("\"renamed_from\":\"{from}\",\"purpose\""),
+            1,
+        );
+        jobs::Manifest::from_json(&json).unwrap()
+    };
+    let delete = |job_id: i64, version: u32| {
+        let delete = DeleteJob {
+            job_id: JobId(job_id),
+            cut_over: WallMs(0),
+            settle: Settlement {
+                version,
+                from: WallMs(0),
+                decisions: Vec::new(),
+            },
+            by: "ada".to_owned(),
+        };
+        at(0, Command::DeleteJob(delete))
+    };
+    let settled = |manifest: &jobs::Manifest, before: Option<u32>| {
+        let put = PutJob {
+            manifest: manifest.clone(),
+            cut_over: WallMs(0),
+            settle: before.map(|version| Settlement {
+                version,
+                from: WallMs(0),
+                decisions: Vec::new(),
+            }),
+            by: "ada".to_owned(),
+        };
+        at(0, Command::PutJob(put))
+    };
+    let a = |shards| manifest("t/a", shards, "queue", true);
+    let mut previewed = Vec::new();
+    for manifest in [
+        a(1),
+        a(1),
+        a(2),
+        renamed("t/a", "t/b"),
+        a(3),
+        renamed("t/never", "t/c"),
+        renamed("t/b", "t/c"),
+    ] {
+        let applied = store.last_applied().unwrap();
+        let preview = reader.preview_put(&manifest).unwrap();
+        assert_eq!(store.last_applied().unwrap(), applied);
+        let before = preview.as_ref().ok().and_then(|p| p.standing.as_ref());
+        let version = before.map(|standing| standing.job.version);
+        let outcome = store
+            .propose(&[settled(&manifest, version)])
+            .unwrap()
+            .remove(0);
+        let kind = match outcome.result {
+            Ok(Done::JobPut { kind, .. }) => Ok(kind),
+            Ok(other) => panic!("{other:?}"),
+            Err(refusal) => Err(refusal),
+        };
+        assert_eq!(preview.clone().map(|preview| preview.kind), kind);
+        previewed.push(preview.map(|p| (p.kind, version)).ok());
+    }
+    assert_eq!(
+        previewed,
+        [
+            Some((PutKind::Created, None)),
+            Some((PutKind::Unchanged, Some(1))),
+            Some((PutKind::Changed, Some(1))),
+            Some((PutKind::Renamed, Some(2))),
+            None,
+            Some((PutKind::Created, None)),
+            None,
+        ]
+    );
+    // What is open is told of, and a deleted job is one that would be revived.
+    let job = reader.standing(&name("t/b")).unwrap().unwrap();
+    assert_eq!((job.open_runs, job.leases), (0, 0));
+    ok(&mut store, delete(1, 3));
+    assert_eq!(reader.standing(&name("t/b")).unwrap(), None);
+    let preview = reader.preview_put(&manifest("t/b", 1, "queue", true));
+    assert_eq!(preview.unwrap().unwrap().kind, PutKind::Revived);
+    let (_, session) = attach(&mut store);
+    ok(&mut store, put(manifest("t/d", 2, "queue", true)));
+    for minute in 1..3 {
+        ok(&mut store, fire(JobId(3), minute));
+    }
+    grant(&mut store, 1, 0, session);
+    let job = reader.standing(&name("t/d")).unwrap().unwrap();
+    assert_eq!((job.open_runs, job.leases), (2, 1));
 }
