@@ -60,7 +60,7 @@ pub(crate) async fn run(line: std::sync::Arc<Line>, id: ConnectionId, pause: Dur
         Ok((peer, connection)) => {
             tracing::info!(coordinator = %peer, connection = id.0, "connected");
             let error = converse(&line, id, &connection).await;
-            connection.close("the conversation is over");
+            connection.close(&chain(&error));
             error
         }
         Err(error) => error,

@@ -38,6 +38,8 @@ const INPUTS_MAX: usize = 1024;
 const SLEEP_LONGEST: Duration = Duration::from_secs(1);
 
 const REDIAL_SHORTEST: Duration = Duration::from_millis(100);
+/// The first wait is at most three times this.
+const REDIAL_FIRST: Duration = Duration::from_millis(400);
 const REDIAL_LONGEST: Duration = Duration::from_secs(2);
 
 /// How long a stopping agent hands in receipts, at the longest, and what counts as nothing more
@@ -199,7 +201,7 @@ impl Shell {
                 inputs: sender,
             }),
             redial: Redial {
-                backoff: Backoff::new(REDIAL_SHORTEST, REDIAL_LONGEST),
+                backoff: redial_backoff(),
                 under_way: None,
                 last_id: 0,
                 pause: Duration::ZERO,
@@ -430,6 +432,10 @@ impl Shell {
         self.redial.under_way = Some(id);
         tokio::spawn(coordinator_link::run(Arc::clone(&self.line), id, pause));
     }
+}
+
+pub(crate) fn redial_backoff() -> Backoff {
+    Backoff::new(REDIAL_SHORTEST, REDIAL_FIRST, REDIAL_LONGEST)
 }
 
 /// The output files' directory, as text: it travels in launches and names files in tables.

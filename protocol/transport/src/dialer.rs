@@ -5,11 +5,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use quinn::Endpoint;
+use tokio::time::timeout;
 
 use crate::connection::Connection;
 use crate::handshake::{self, HandshakeError};
 use crate::identity::{self, Identity, PeerName, Role};
-use crate::settings::{self, End};
+use crate::settings::{self, ANSWER_LIMIT, End};
 use crate::tls::{self, TlsError};
 
 /// Makes connections under one identity.
@@ -47,7 +48,8 @@ impl Dialer {
     }
 
     /// Connects to a peer of the role `expected` in the identity's own cluster. `Ok` means that
-    /// both sides have agreed. Takes at most [`HANDSHAKE_LIMIT`](settings::HANDSHAKE_LIMIT).
+    /// both sides have agreed. Takes at most [`HANDSHAKE_LIMIT`](settings::HANDSHAKE_LIMIT), and
+    /// [`ANSWER_LIMIT`] where nobody answers.
     ///
     /// Needs a tokio runtime around it. Each connection has a socket and so a port of its own: a
     /// reconnect does not inherit a stale entry of some firewall, or a broken one of several
@@ -64,7 +66,7 @@ impl Dialer {
         let endpoint =
             Endpoint::client(any).map_err(|source| ConnectError::Socket { address, source })?;
         let cluster = &self.identity.name().cluster;
-        let connecting = endpoint
+        let mut connecting = endpoint
             .connect_with(
                 self.config.clone(),
                 address,
@@ -73,6 +75,11 @@ impl Dialer {
             .map_err(|source| ConnectError::Dial { address, source })?;
 
         let (name, quic) = handshake::within_limit(address, async {
+            // An error here is told better by the handshake itself.
+            match timeout(ANSWER_LIMIT, connecting.handshake_data()).await {
+                Ok(_) => {}
+                Err(_) => return Err(HandshakeError::no_answer(address, ANSWER_LIMIT)),
+            }
             let quic = connecting
                 .await
                 .map_err(|error| HandshakeError::from_quic(address, error))?;

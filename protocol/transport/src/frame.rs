@@ -13,9 +13,11 @@ use quinn::{ReadError, RecvStream, SendStream, VarInt, WriteError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, timeout_at};
 
 use crate::connection::CloseReason;
 use crate::excerpt::excerpt;
+use crate::settings::FRAME_LIMIT;
 
 const HEADER_BYTES: usize = 4;
 
@@ -53,6 +55,12 @@ pub enum ReceiveError {
     },
     #[error("the stream ended in the middle of a frame, after {bytes} bytes of it")]
     Truncated { bytes: usize },
+    /// Nothing more can be read from the stream.
+    #[error(
+        "a frame was not whole within {} s of its first byte: only {bytes} bytes of it came",
+        FRAME_LIMIT.as_secs()
+    )]
+    Slow { bytes: usize },
     /// The sender was dropped, or its process ended, before it finished.
     #[error("the peer abandoned the stream")]
     Abandoned,
@@ -189,6 +197,8 @@ pub(crate) struct FrameReceiver {
     body: Vec<u8>,
     /// Bytes of the current frame that are read, header included.
     filled: usize,
+    /// When a frame that has begun must be whole.
+    whole_by: Option<Instant>,
 }
 
 impl FrameReceiver {
@@ -198,6 +208,7 @@ impl FrameReceiver {
             header: [0; HEADER_BYTES],
             body: Vec::new(),
             filled: 0,
+            whole_by: None,
         }
     }
 
@@ -214,11 +225,32 @@ impl FrameReceiver {
         }
     }
 
+    /// Waits for a frame to begin for as long as it takes, and then for the rest so long and no
+    /// longer.
     async fn next_frame(&mut self) -> Result<Option<Vec<u8>>, ReceiveError> {
+        if self.filled == 0 {
+            match self.stream.read(&mut self.header).await? {
+                Some(read) => self.filled = read,
+                None => return Ok(None),
+            }
+        }
+        let whole_by = *self
+            .whole_by
+            .get_or_insert_with(|| Instant::now() + FRAME_LIMIT);
+        match timeout_at(whole_by, self.fill()).await {
+            Ok(filled) => filled?,
+            Err(_) => return Err(ReceiveError::Slow { bytes: self.filled }),
+        }
+        self.filled = 0;
+        self.whole_by = None;
+        Ok(Some(std::mem::take(&mut self.body)))
+    }
+
+    /// Reads the rest of a frame that has begun.
+    async fn fill(&mut self) -> Result<(), ReceiveError> {
         while self.filled < HEADER_BYTES {
             match self.stream.read(&mut self.header[self.filled..]).await? {
                 Some(read) => self.filled += read,
-                None if self.filled == 0 => return Ok(None),
                 None => return Err(ReceiveError::Truncated { bytes: self.filled }),
             }
         }
@@ -237,8 +269,7 @@ impl FrameReceiver {
                 None => return Err(ReceiveError::Truncated { bytes: self.filled }),
             }
         }
-        self.filled = 0;
-        Ok(Some(std::mem::take(&mut self.body)))
+        Ok(())
     }
 
     pub(crate) fn poll_read(

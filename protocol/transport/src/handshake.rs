@@ -15,7 +15,7 @@ use rustls::pki_types::CertificateDer;
 use crate::connection::CloseReason;
 use crate::excerpt::excerpt;
 use crate::identity::{CertificateNameError, PeerName, Role, read_peer_name};
-use crate::settings::HANDSHAKE_LIMIT;
+use crate::settings::{HANDSHAKE_LIMIT, IDLE_TIMEOUT};
 
 /// Application error codes on a closed connection.
 pub(crate) const CLOSED: VarInt = VarInt::from_u32(0);
@@ -101,16 +101,13 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    pub(crate) fn no_answer(peer: SocketAddr) -> HandshakeError {
-        HandshakeError::NoAnswer {
-            peer,
-            limit: HANDSHAKE_LIMIT,
-        }
+    pub(crate) fn no_answer(peer: SocketAddr, limit: Duration) -> HandshakeError {
+        HandshakeError::NoAnswer { peer, limit }
     }
 
     pub(crate) fn from_quic(peer: SocketAddr, error: ConnectionError) -> HandshakeError {
         match error {
-            ConnectionError::TimedOut => HandshakeError::no_answer(peer),
+            ConnectionError::TimedOut => HandshakeError::no_answer(peer, IDLE_TIMEOUT),
             ConnectionError::TransportError(ref ours) => match alert(ours.code).map(judge) {
                 Some(Judgement::Certificate(problem)) => HandshakeError::PeerCertificate {
                     peer,
@@ -245,6 +242,6 @@ pub(crate) async fn within_limit<T>(
 ) -> Result<T, HandshakeError> {
     match tokio::time::timeout(HANDSHAKE_LIMIT, handshake).await {
         Ok(result) => result,
-        Err(_) => Err(HandshakeError::no_answer(peer)),
+        Err(_) => Err(HandshakeError::no_answer(peer, HANDSHAKE_LIMIT)),
     }
 }

@@ -28,6 +28,19 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for a handshake, the other side's welcome included.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
+/// Longest time for a frame, from its first byte to its last. A peer that sends slower, or stops
+/// in the middle, cannot be waited for by whoever reads it.
+pub const FRAME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest time that a dialer waits for the first word of an answer. Each attempt repeats its first
+/// packet at 0.3, 0.9 and 2.1 s, and would then wait longer and longer: where nobody listened yet
+/// and somebody does now, a fresh attempt is sooner heard.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// What the time of a packet there and back is taken for before it is known. A third of QUIC's
+/// usual guess: the machines are near each other, and the first packet is repeated by it.
+pub(crate) const ROUND_TRIP_GUESS: Duration = Duration::from_millis(100);
+
 /// Bulk streams that each side may have open at a time; opening one more waits.
 pub const BULK_STREAMS_MAX: u32 = 4;
 
@@ -74,6 +87,7 @@ pub(crate) fn transport(end: End) -> Arc<TransportConfig> {
     config
         .max_idle_timeout(Some(idle))
         .keep_alive_interval(keep_alive)
+        .initial_rtt(ROUND_TRIP_GUESS)
         .max_concurrent_bidi_streams(VarInt::from_u32(bidirectional))
         .max_concurrent_uni_streams(VarInt::from_u32(welcomes))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))

@@ -108,6 +108,24 @@ async fn an_oversized_frame_is_an_error_that_lasts_and_stops_the_sender() {
 }
 
 #[tokio::test]
+async fn a_frame_that_has_begun_is_not_waited_for_for_ever() {
+    let pair = Pair::new().await;
+    let (mut writer, mut receiver) = raw(&pair).await;
+    bounded(async {
+        writer.write_all(&100u32.to_be_bytes()).await.unwrap();
+        writer.write_all(b"\"half").await.unwrap();
+        for _ in 0..2 {
+            let error = receiver.receive::<String>().await.unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "a frame was not whole within 10 s of its first byte: only 9 bytes of it came"
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn garbage_is_shown_and_the_next_frame_is_read() {
     let pair = Pair::new().await;
     let (mut writer, mut receiver) = raw(&pair).await;
