@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import re
 import sqlite3
 import sys
 import unittest
@@ -35,6 +36,16 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS results (fire_time TEXT, shard BIGINT, token BIGINT, n BIGINT);
 CREATE TABLE IF NOT EXISTS published (fire_time TEXT, shard BIGINT, token BIGINT, n BIGINT);
 """
+
+GUIDE = (ROOT / "docs/GUARD.md").read_text(encoding="utf-8")
+
+
+def statements_of_guide(word: str) -> list[str]:
+    """Those of the blocks of SQL in docs/GUARD.md in which the word occurs, but what is left to the job."""
+    blocks = [block for block in re.findall(r"```sql\n(.*?)```", GUIDE, flags=re.DOTALL) if word in block]
+    text = re.sub(r"--.*", "", "\n".join(blocks))
+    statements = [statement.strip() for statement in text.split(";")]
+    return [statement for statement in statements if statement and "..." not in statement and "?" not in statement]
 
 
 class Attempt(NamedTuple):

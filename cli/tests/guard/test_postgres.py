@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -467,6 +468,21 @@ class TheScript(PostgresTest):
         for applier in appliers:
             applier.result()
         self.newer.claim(NEWER)
+
+    def test_is_called_as_the_guide_has_it(self) -> None:
+        self.watcher.run("DROP TABLE IF EXISTS differences")
+        self.watcher.run("CREATE TABLE differences (fire_time text, shard bigint)")
+        statements = sessions.statements_of_guide("matins.")
+        for statement in statements:
+            self.newer.run(statement)
+        for function in ("claim", "guard", "done", "publish"):
+            self.assertTrue(any(f"matins.{function}(" in statement for statement in statements), function)
+
+    @unittest.skipUnless(shutil.which("psql"), "psql is not installed here")
+    def test_is_read_by_psql(self) -> None:
+        command = ["psql", "-X", "-v", "ON_ERROR_STOP=1", address]
+        outcome = subprocess.run(command, input=sessions.POSTGRES_SCRIPT, text=True, capture_output=True)
+        self.assertEqual((outcome.returncode, outcome.stderr), (0, ""))
 
     def test_serves_another_role_with_the_rights_that_the_guide_names(self) -> None:
         self.watcher.run("DROP ROLE IF EXISTS batch")

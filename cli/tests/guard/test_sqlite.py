@@ -323,6 +323,15 @@ class TheScript(SqliteTest):
         self.assertEqual(sorted(self.watcher.connection.iterdump()), sorted(before))
         self.older.guard(FIRST)  # on a connection that knows the views of before
 
+    def test_is_called_as_the_guide_has_it(self) -> None:
+        self.watcher.run("CREATE TABLE differences (fire_time TEXT, shard INTEGER)")
+        statements = [statement for statement in sessions.statements_of_guide("matins_")
+                      if not statement.startswith("INSERT INTO matins_publish")]  # one shard of twelve is done
+        for statement in statements:
+            self.newer.run(statement)
+        for view in ("claim", "guard", "done", "publishable"):
+            self.assertTrue(any(f"matins_{view}" in statement for statement in statements), view)
+
     @unittest.skipUnless(shutil.which("sqlite3"), "the sqlite3 shell is not installed here")
     def test_is_read_by_the_sqlite3_shell(self) -> None:
         file = self.home / "by-shell.db"
