@@ -372,6 +372,9 @@ pub(crate) struct Agent {
     pub(crate) about: Option<AboutAgent>,
     #[command(flatten)]
     pub(crate) run: Option<RunAgent>,
+    // Not part of what runs an agent: clap finds no optional group that holds another.
+    #[command(flatten)]
+    pub(crate) child: Child,
 }
 
 /// What is asked of a coordinator about an agent.
@@ -410,8 +413,6 @@ pub(crate) struct RunAgent {
     /// How many attempts at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: u32,
-    #[command(flatten)]
-    pub(crate) child: Child,
 }
 
 #[derive(Args, Debug)]

@@ -42,8 +42,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
                 }),
             ..
         }) => commands::act::revoke(&name, reason, &asking),
-        Command::Agent(Agent { run, .. }) => {
-            serve::agent(run.expect("the parser demands what running an agent needs"))
+        Command::Agent(Agent { run, child, .. }) => {
+            let run = run.expect("the parser demands what running an agent needs");
+            serve::agent(run, &child)
         }
         Command::Dev(options) => dev::dev(&options),
         Command::Apply(options) => commands::apply::apply(&options),

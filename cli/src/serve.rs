@@ -36,8 +36,8 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     block_on(&what, coordinator::run(options))
 }
 
-pub(crate) fn agent(options: RunAgent) -> Result<(), Failure> {
-    begin(&options.child)?;
+pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
+    begin(child)?;
     let what = format!("running an agent on {}", options.data.display());
     if let Some(name) = &options.name {
         check_name(&what, name, &options.identity)?;
