@@ -49,7 +49,7 @@ class Unusable(Exception):
     """The database cannot be reached, or failed: another try may succeed."""
 
 
-def open_database(address: str) -> Sqlite | Postgres:
+def open_database(address: str) -> Database:
     """`sqlite:FILE`, or `postgresql:` and how libpq is to connect, such as `postgresql:host=db user=batch`."""
     if address.startswith(SQLITE_SCHEME):
         return Sqlite(address[len(SQLITE_SCHEME):])
@@ -58,7 +58,55 @@ def open_database(address: str) -> Sqlite | Postgres:
     raise ValueError(f"{address}: neither {SQLITE_SCHEME}FILE nor {POSTGRES_SCHEME}CONNECTION")
 
 
-class Sqlite:
+class Database:
+    """When the guard is called, which is the same in both; what is said, and how, is in the two below."""
+
+    BEGIN: str
+    CLAIM: str
+    GUARD: str
+    DONE: str
+
+    def claim(self, attempt: Attempt) -> None:
+        """Replaces older attempts from now on; committed as it returns."""
+        with self.explained(attempt):
+            self.write(self.CLAIM, attempt.author())
+
+    @contextlib.contextmanager
+    def guarded(self, attempt: Attempt) -> Iterator[None]:
+        """One transaction that writes."""
+        with self.explained(attempt), self.transaction():
+            self.write(self.GUARD, attempt.author())
+            yield
+
+    def mark_done(self, attempt: Attempt) -> None:
+        """With the last write, in its transaction."""
+        self.write(self.DONE, attempt.author_of())
+
+    @contextlib.contextmanager
+    def publishing(self, attempt: Attempt) -> Iterator[bool]:
+        """One transaction; with True, the caller replaces in it what is published."""
+        with self.explained(attempt), self.transaction():
+            yield self.is_to_publish(attempt)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        self.write(self.BEGIN)
+        try:
+            yield
+            self.write("COMMIT")
+        except BaseException:
+            self.roll_back()
+            raise
+
+
+class Sqlite(Database):
+    BEGIN = "BEGIN IMMEDIATE"
+    CLAIM = "INSERT INTO matins_claim VALUES (?, ?, ?, ?, ?)"
+    GUARD = "INSERT INTO matins_guard VALUES (?, ?, ?, ?, ?)"
+    DONE = "INSERT INTO matins_done VALUES (?, ?, ?, ?, ?, ?)"
+    IS_DUE = "SELECT 1 FROM matins_publishable WHERE job = ? AND fire_time = ? AND shards = ?"
+    PUBLISH = "INSERT INTO matins_publish VALUES (?, ?, ?, ?, ?, ?)"
+
     GUARD_NAME = "sqlite"
     PUBLICATIONS = "matins_publications"
     SHARDS = "matins_shards"
@@ -75,53 +123,19 @@ class Sqlite:
         self.connection.executescript(guard)
         self.connection.executescript(schema)
 
-    def claim(self, attempt: Attempt) -> None:
-        with self.explained(attempt):
-            self.connection.execute("INSERT INTO matins_claim VALUES (?, ?, ?, ?, ?)", attempt.author())
-
-    @contextlib.contextmanager
-    def guarded(self, attempt: Attempt) -> Iterator[None]:
-        """One transaction that writes."""
-        with self.explained(attempt), self.transaction():
-            self.connection.execute("INSERT INTO matins_guard VALUES (?, ?, ?, ?, ?)", attempt.author())
-            yield
-
-    def mark_done(self, attempt: Attempt) -> None:
-        self.connection.execute("INSERT INTO matins_done VALUES (?, ?, ?, ?, ?, ?)", attempt.author_of())
-
-    @contextlib.contextmanager
-    def publishing(self, attempt: Attempt) -> Iterator[bool]:
-        """One transaction; with True, in which the caller replaces what is published."""
-        with self.explained(attempt), self.transaction():
-            due = self.connection.execute(
-                "SELECT 1 FROM matins_publishable WHERE job = ? AND fire_time = ? AND shards = ?",
-                (attempt.job, attempt.fire_time, attempt.shards),
-            ).fetchone()
-            if due:
-                self.connection.execute("INSERT INTO matins_publish VALUES (?, ?, ?, ?, ?, ?)", attempt.author_of())
-            yield bool(due)
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.connection.execute("COMMIT")
-        except BaseException:
-            # SQLite has already rolled back by itself after some errors, a full disk among them.
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")
-            raise
+    def is_to_publish(self, attempt: Attempt) -> bool:
+        due = self.rows(self.IS_DUE, (attempt.job, attempt.fire_time, attempt.shards))
+        if due:
+            self.write(self.PUBLISH, attempt.author_of())
+        return bool(due)
 
     @contextlib.contextmanager
     def explained(self, attempt: Attempt) -> Iterator[None]:
         try:
             yield
-        except sqlite3.IntegrityError as error:
+        except sqlite3.Error as error:
             if "this process was replaced" in str(error):
                 raise Refused(self.explain(attempt, str(error))) from error
-            raise Unusable(str(error)) from error
-        except sqlite3.Error as error:
             raise Unusable(str(error)) from error
 
     def explain(self, attempt: Attempt, refusal: str) -> str:
@@ -132,7 +146,12 @@ class Sqlite:
         token, fence = holders[0]
         return f"token {attempt.token}, fence {attempt.fence}; in force: token {token}, fence {fence}; {refusal}"
 
-    def write(self, sql: str, parameters: tuple) -> None:
+    def roll_back(self) -> None:
+        # SQLite has already rolled back by itself after some errors, a full disk among them.
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def write(self, sql: str, parameters: tuple = ()) -> None:
         self.connection.execute(sql, parameters)
 
     def write_many(self, sql: str, rows: Iterable[tuple]) -> None:
@@ -145,7 +164,13 @@ class Sqlite:
         self.connection.close()
 
 
-class Postgres:
+class Postgres(Database):
+    BEGIN = "BEGIN"
+    CLAIM = "SELECT matins.claim(?, ?, ?, ?, ?)"
+    GUARD = "SELECT matins.guard(?, ?, ?, ?, ?)"
+    DONE = "SELECT matins.done(?, ?, ?, ?, ?, ?)"
+    PUBLISH = "SELECT matins.publish(?, ?, ?, ?, ?, ?)"
+
     GUARD_NAME = "postgres"
     PUBLICATIONS = "matins.publications"
     SHARDS = "matins.shards"
@@ -167,43 +192,32 @@ class Postgres:
             )
         except psycopg2.Error as error:
             raise Unusable(str(error).strip()) from error
+        # Transactions begin and end where they are said to above.
+        self.connection.autocommit = True
 
     def prepare(self, guard: str, schema: str) -> None:
-        with self.connection, self.connection.cursor() as cursor:
-            cursor.execute(guard)
-            cursor.execute(schema)
+        self.write(guard)
+        self.write(schema)
 
-    def claim(self, attempt: Attempt) -> None:
-        with self.explained(), self.connection:
-            self.write("SELECT matins.claim(?, ?, ?, ?, ?)", attempt.author())
+    def is_to_publish(self, attempt: Attempt) -> bool:
+        return self.rows(self.PUBLISH, attempt.author_of())[0][0]
 
     @contextlib.contextmanager
-    def guarded(self, attempt: Attempt) -> Iterator[None]:
-        """One transaction that writes."""
-        with self.explained(), self.connection:
-            self.write("SELECT matins.guard(?, ?, ?, ?, ?)", attempt.author())
-            yield
-
-    def mark_done(self, attempt: Attempt) -> None:
-        self.write("SELECT matins.done(?, ?, ?, ?, ?, ?)", attempt.author_of())
-
-    @contextlib.contextmanager
-    def publishing(self, attempt: Attempt) -> Iterator[bool]:
-        """One transaction; with True, in which the caller replaces what is published."""
-        with self.explained(), self.connection:
-            yield self.rows("SELECT matins.publish(?, ?, ?, ?, ?, ?)", attempt.author_of())[0][0]
-
-    @contextlib.contextmanager
-    def explained(self) -> Iterator[None]:
+    def explained(self, attempt: Attempt) -> Iterator[None]:
         try:
             yield
         except self.driver.Error as error:
             message = error.diag.message_primary or str(error).strip()
             raise (Refused if error.pgcode == "MT001" else Unusable)(message) from error
 
-    def write(self, sql: str, parameters: tuple) -> None:
+    def roll_back(self) -> None:
+        # Where the connection is gone, so is the transaction.
+        if not self.connection.closed:
+            self.write("ROLLBACK")
+
+    def write(self, sql: str, parameters: tuple = ()) -> None:
         with self.connection.cursor() as cursor:
-            cursor.execute(sql.replace("?", "%s"), parameters)
+            cursor.execute(*self.in_words_of_driver(sql, parameters))
 
     def write_many(self, sql: str, rows: Iterable[tuple]) -> None:
         with self.connection.cursor() as cursor:
@@ -211,8 +225,12 @@ class Postgres:
 
     def rows(self, sql: str, parameters: tuple = ()) -> list[tuple]:
         with self.connection.cursor() as cursor:
-            cursor.execute(sql.replace("?", "%s"), parameters)
+            cursor.execute(*self.in_words_of_driver(sql, parameters))
             return cursor.fetchall()
+
+    def in_words_of_driver(self, sql: str, parameters: tuple) -> tuple:
+        """Without parameters it takes the text as it is, per cent signs and all."""
+        return (sql.replace("?", "%s"), parameters) if parameters else (sql, None)
 
     def close(self) -> None:
         self.connection.close()

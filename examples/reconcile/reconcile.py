@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import Iterator, Mapping, NamedTuple, Optional
 
 from books import BadBook, Line, path_of, read_book
-from database import Attempt, Postgres, Refused, Sqlite, Unusable, open_database
+from database import Attempt, Database, Refused, Unusable, open_database
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -60,7 +60,7 @@ def main() -> int:
     return EXIT_DONE
 
 
-def run_shard(books: pathlib.Path, day: str, database: Sqlite | Postgres, attempt: Attempt) -> None:
+def run_shard(books: pathlib.Path, day: str, database: Database, attempt: Attempt) -> None:
     database.claim(attempt)
     # All reading is done before the transaction begins: it is open for as long as the writing takes, and no longer.
     outcome = reconcile(
@@ -125,7 +125,7 @@ def describe(line: Line) -> str:
 # Writing
 
 
-def replace_shard(database: Sqlite | Postgres, attempt: Attempt, outcome: Outcome) -> None:
+def replace_shard(database: Database, attempt: Attempt, outcome: Outcome) -> None:
     shard = (attempt.job, attempt.fire_time, attempt.shard)
     with database.guarded(attempt):
         for table in ("differences", "lines_read"):
@@ -142,7 +142,7 @@ def replace_shard(database: Sqlite | Postgres, attempt: Attempt, outcome: Outcom
         database.mark_done(attempt)
 
 
-def publish_if_last(database: Sqlite | Postgres, attempt: Attempt, day: str) -> bool:
+def publish_if_last(database: Database, attempt: Attempt, day: str) -> bool:
     """Replaces what was published of the day, where all shards of this fire are done and that is news."""
     with database.publishing(attempt) as due:
         if due:

@@ -278,7 +278,7 @@ class OnEitherDatabase:
     def change(self, sql: str) -> None:
         attempt = Attempt(JOB, FIRE, 0, 1, 1, 1)
         with contextlib.closing(open_database(self.address)) as database, database.guarded(attempt):
-            database.write(sql, ())
+            database.write(sql)
 
 
 class OnSqlite(OnEitherDatabase, unittest.TestCase):
@@ -315,8 +315,8 @@ class OnPostgres(OnEitherDatabase, unittest.TestCase):
 
     def setUp(self) -> None:
         self.prepare()
-        with contextlib.closing(open_database(self.address)) as database, database.connection:
-            database.write("TRUNCATE differences, lines_read, settlements, matins.jobs, matins.shards, matins.publications", ())
+        with contextlib.closing(open_database(self.address)) as database:
+            database.write("TRUNCATE differences, lines_read, settlements, matins.jobs, matins.shards, matins.publications")
 
 
 class BadUsage(unittest.TestCase):
