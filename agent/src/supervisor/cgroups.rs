@@ -12,7 +12,8 @@
 //!
 //! In each hierarchy the supervisor makes `matins-<hash of its directory>` below the cgroup it
 //! was started in, and in that a cgroup for each attempt. By this name the next supervisor of
-//! the same directory finds what is left, and no other one does.
+//! the same directory finds what is left, and no other one does. Where that one is started in
+//! another cgroup, a file in the directory says where to look.
 
 mod group;
 mod layout;
@@ -32,6 +33,9 @@ use group::{make, members, remove, write};
 use layout::{Mounted, Version};
 use nix::sys::signal::Signal;
 
+/// File in the supervisor's directory that says where its cgroups are, a path a line.
+const PLACES: &str = "cgroups";
+
 /// Of a process that has no attempt's cgroup to be in.
 const OWN: &str = "supervisor";
 
@@ -44,6 +48,8 @@ pub(super) struct Cgroups {
     /// `matins-<hash>`.
     name: String,
     hierarchies: Vec<Hierarchy>,
+    /// Where earlier supervisors of this directory had theirs and this one has none.
+    former: Vec<Hierarchy>,
     /// Cgroups of ended attempts that the kernel would not remove yet.
     lingering: Vec<PathBuf>,
 }
@@ -149,14 +155,29 @@ impl Cgroups {
             unused.leave();
         }
         hierarchies.retain(Hierarchy::is_of_use);
+        let former = find_former(&directory.join(PLACES), &name, &hierarchies);
         let cgroups = Cgroups {
             proc: proc.to_owned(),
             name,
+            former,
             hierarchies,
             lingering: Vec::new(),
         };
         cgroups.tell(refused.as_deref());
+        cgroups.note_places(&directory.join(PLACES));
         cgroups
+    }
+
+    /// For the next supervisor. It can do without, as long as it is started in the same place.
+    fn note_places(&self, file: &Path) {
+        let mut places = String::new();
+        for hierarchy in self.hierarchies.iter().chain(&self.former) {
+            places.push_str(&hierarchy.parent.to_string_lossy());
+            places.push('\n');
+        }
+        if let Err(error) = fs::write(file, places) {
+            tracing::warn!(file = %file.display(), %error, "it cannot be noted where cgroups are");
+        }
     }
 
     fn tell(&self, refused: Option<&str>) {
@@ -189,7 +210,7 @@ impl Cgroups {
         let own = std::process::id().cast_signed();
         loop {
             let mut alive = 0;
-            for hierarchy in &self.hierarchies {
+            for hierarchy in self.hierarchies.iter().chain(&self.former) {
                 for group in group::children(&hierarchy.parent)? {
                     let is_own = group.file_name().is_some_and(|name| name == OWN);
                     if !is_own {
@@ -214,6 +235,11 @@ impl Cgroups {
                 if group.file_name().is_none_or(|name| name != OWN) && remove(&group).is_err() {
                     self.lingering.push(group);
                 }
+            }
+        }
+        for former in std::mem::take(&mut self.former) {
+            if remove(&former.parent).is_err() {
+                self.lingering.push(former.parent);
             }
         }
         Ok(true)
@@ -355,7 +381,14 @@ impl Hierarchy {
     /// The limits that this hierarchy now enforces.
     fn enter(&self, token: Token, limits: &Limits) -> io::Result<Vec<Limit>> {
         let group = self.group(token);
-        make(&group)?;
+        match make(&group) {
+            // Nothing on a host is precious, and somebody has tidied up.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make(&self.parent)?;
+                make(&group)?;
+            }
+            made => made?,
+        }
         let mut enforced = Vec::new();
         let mut set = |limit: Limit, result: io::Result<()>| match result {
             Ok(()) => enforced.push(limit),
@@ -518,28 +551,52 @@ fn prepare_hierarchy(mounted: Mounted, name: &str) -> Result<Option<Hierarchy>, 
         tasks,
         enabled: Vec::new(),
     };
-    match mounted.version {
-        Version::V1 => hierarchy.hold = has("freezer").then_some(FREEZE_V1),
-        Version::V2 => {
-            let parent = hierarchy.parent.clone();
-            let enabled = hierarchy.enable_controllers();
-            enabled.map_err(|error| (parent.clone(), error))?;
-            hierarchy.tasks = TASKS
-                .into_iter()
-                .filter_map(|(name, task)| hierarchy.enabled.contains(&name).then_some(task))
-                .collect();
-            // Counted in every cgroup, without any controller.
-            if parent.join("cpu.stat").exists() {
-                hierarchy.tasks.insert(Task::CpuTime);
-            }
-            hierarchy.hold = if parent.join("cgroup.kill").exists() {
-                Some(Hold::Kill)
-            } else {
-                parent.join("cgroup.freeze").exists().then_some(FREEZE_V2)
-            };
+    hierarchy.hold = find_hold(&hierarchy.parent);
+    if mounted.version == Version::V2 {
+        let parent = hierarchy.parent.clone();
+        let enabled = hierarchy.enable_controllers();
+        enabled.map_err(|error| (parent.clone(), error))?;
+        hierarchy.tasks = TASKS
+            .into_iter()
+            .filter_map(|(name, task)| hierarchy.enabled.contains(&name).then_some(task))
+            .collect();
+        // Counted in every cgroup, without any controller.
+        if parent.join("cpu.stat").exists() {
+            hierarchy.tasks.insert(Task::CpuTime);
         }
     }
     Ok(Some(hierarchy))
+}
+
+/// How everything in the cgroups below this one can be killed.
+fn find_hold(parent: &Path) -> Option<Hold> {
+    let has = |file: &str| parent.join(file).exists();
+    match () {
+        () if has("cgroup.kill") => Some(Hold::Kill),
+        () if has("cgroup.freeze") => Some(FREEZE_V2),
+        () if has("freezer.state") => Some(FREEZE_V1),
+        () => None,
+    }
+}
+
+/// Cgroups that an earlier supervisor noted and that are still there.
+fn find_former(file: &Path, name: &str, current: &[Hierarchy]) -> Vec<Hierarchy> {
+    // Before the first supervisor of a directory there is none.
+    let places = fs::read_to_string(file).unwrap_or_default();
+    places
+        .lines()
+        .map(PathBuf::from)
+        .filter(|parent| parent.ends_with(name) && parent.exists())
+        .filter(|parent| current.iter().all(|h| h.parent != *parent))
+        .map(|parent| Hierarchy {
+            version: Version::V1,
+            own: PathBuf::new(),
+            hold: find_hold(&parent),
+            parent,
+            tasks: BTreeSet::new(),
+            enabled: Vec::new(),
+        })
+        .collect()
 }
 
 /// Leaves each task to one hierarchy: version 2 where it can do it, for it does it better.

@@ -3,21 +3,24 @@
 //! A supervisor takes over the process it runs in, so it needs one. The test binary starts itself
 //! again, asking its harness for one "test" only, which finds in the environment what it is to
 //! become.
-#![allow(unsafe_code)] // one block: see `start`
+#![allow(unsafe_code)] // three blocks: what a process does between fork and exec, and the heap
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::libc;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use protocol::attempt::Limits;
-use protocol::supervisor::{End, Event, Launch, Request, Table};
+use protocol::supervisor::{End, Event, KillCause, Launch, Request, Table};
 use protocol::{BootMs, DurationMs, Token};
 
 /// Names the supervisor's directory to a process that is to be a supervisor.
@@ -25,13 +28,18 @@ const SUPERVISOR: &str = "MATINS_TEST_SUPERVISOR";
 /// Names the home and the coordinator's address to a process that is to be an agent.
 const AGENT: &str = "MATINS_TEST_AGENT";
 const COORDINATOR: &str = "MATINS_TEST_COORDINATOR";
+/// Names the file that a supervisor tells the size of its heap in.
+const HEAP: &str = "MATINS_TEST_HEAP";
 
 /// Every wait on a condition ends in failure after this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn become_what_was_asked_for() {
     if let Ok(directory) = std::env::var(SUPERVISOR) {
-        let directory = directory.into();
+        let directory = PathBuf::from(directory);
+        if let Ok(file) = std::env::var(HEAP) {
+            std::thread::spawn(move || tell_heap(Path::new(&file)));
+        }
         agent::supervisor::run(agent::supervisor::Options { directory }).unwrap();
     } else if let Ok(home) = std::env::var(AGENT) {
         let home = PathBuf::from(home);
@@ -51,13 +59,101 @@ pub(crate) fn become_what_was_asked_for() {
     }
 }
 
+/// Counts what lives on the heap: for tests of a supervisor that must not grow.
+struct Counting;
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static HEAP_OF_THIS_PROCESS: Counting = Counting;
+
+// SAFETY: everything is left to the system's own allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// Writes down what lives on the heap, again and again.
+fn tell_heap(file: &Path) {
+    loop {
+        let text = format!("{}\n", LIVE_BYTES.load(Ordering::Relaxed));
+        let aside = file.with_extension("new");
+        // The home may be gone already.
+        if fs::write(&aside, text)
+            .and_then(|()| fs::rename(&aside, file))
+            .is_err()
+        {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Which cgroup hierarchies a supervisor finds mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mounted {
+    All,
+    /// Version 1 alone. Needs root.
+    V1,
+    /// None. Needs root.
+    None,
+}
+
+/// Gives the calling process a view of its own of what is mounted.
+fn hide_cgroups(mounted: Mounted) -> std::io::Result<()> {
+    let check = |result: i32| match result {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    };
+    let hidden: &[&std::ffi::CStr] = match mounted {
+        Mounted::All => return Ok(()),
+        Mounted::V1 => &[c"/sys/fs/cgroup/unified"],
+        Mounted::None => &[c"/sys/fs/cgroup"],
+    };
+    // SAFETY: plain system calls on constant strings, all of them async-signal-safe.
+    unsafe {
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+        let (none, all) = (std::ptr::null(), c"/".as_ptr());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        check(libc::mount(none, all, none, private, none.cast()))?;
+        for path in hidden {
+            check(libc::umount2(path.as_ptr(), libc::MNT_DETACH))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether this test can run: as root, and where a directory of version 1 is if one is named.
+/// Says so where it cannot. Where everything is provided for, that is a failure.
+pub(crate) fn is_possible(test: &str, needs_root: bool, needs: &[&str]) -> bool {
+    let missing = if needs_root && !nix::unistd::geteuid().is_root() {
+        Some("root")
+    } else {
+        needs.iter().copied().find(|path| !Path::new(path).exists())
+    };
+    let Some(missing) = missing else {
+        return true;
+    };
+    assert!(std::env::var_os("CI").is_none(), "{test} needs {missing}");
+    eprintln!("skipped: {test} needs {missing}");
+    false
+}
+
 /// Starts this binary again as something else.
-fn start(role: &str, home: &Path, coordinator: &str) -> Running {
+fn start(role: &str, home: &Path, coordinator: &str, mounted: Mounted) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "process_of_this_binary"])
         .env(role, home)
         .env(COORDINATOR, coordinator)
+        .env(HEAP, home.with_file_name("heap"))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     if role == SUPERVISOR {
@@ -65,7 +161,8 @@ fn start(role: &str, home: &Path, coordinator: &str) -> Running {
         // take the signals: they are blocked before it begins.
         // SAFETY: blocking signals is async-signal-safe and allocates nothing.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                hide_cgroups(mounted)?;
                 let mut mask = SigSet::empty();
                 for signal in [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGINT] {
                     mask.add(signal);
@@ -102,11 +199,57 @@ impl Home {
     }
 
     pub(crate) fn start(&self) -> Running {
-        start(SUPERVISOR, &self.path().join("supervisor"), "")
+        self.start_where(Mounted::All)
+    }
+
+    pub(crate) fn start_where(&self, mounted: Mounted) -> Running {
+        start(SUPERVISOR, &self.path().join("supervisor"), "", mounted)
     }
 
     pub(crate) fn start_agent(&self, coordinator: &str) -> Running {
-        start(AGENT, self.path(), coordinator)
+        start(AGENT, self.path(), coordinator, Mounted::All)
+    }
+
+    /// Says who may pass through this home.
+    pub(crate) fn allow(&self, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(self.path(), mode).unwrap();
+    }
+
+    /// What lives on the supervisor's heap, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let text = fs::read_to_string(self.path().join("heap")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// Cgroups of attempts that exist.
+    pub(crate) fn cgroups(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut open = vec![PathBuf::from("/sys/fs/cgroup")];
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                let is_ours = directory
+                    .file_name()
+                    .is_some_and(|name| name.to_string_lossy() == self.cgroup_name());
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    if is_ours && entry.file_name() != "supervisor" {
+                        found.push(entry.path());
+                    }
+                    open.push(entry.path());
+                }
+            }
+        }
+        found
+    }
+
+    /// `matins-` and a hash of the supervisor's directory (FNV-1a).
+    pub(crate) fn cgroup_name(&self) -> String {
+        let directory = self.directory();
+        let bytes = directory.as_os_str().as_encoded_bytes();
+        let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("matins-{hash:016x}")
     }
 
     /// Connects and says hello, once a supervisor answers.
@@ -138,12 +281,30 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    /// A supervisor that a test has killed leaves its cgroups to the next, and there is none.
+    fn drop(&mut self) {
+        let places = self.path().join("supervisor/cgroups");
+        for place in fs::read_to_string(places).unwrap_or_default().lines() {
+            for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+                // Files of a cgroup cannot be removed and need not be.
+                let _ = fs::remove_dir(entry.path());
+            }
+            let _ = fs::remove_dir(place);
+        }
+    }
+}
+
 /// A process of this binary; stopped when the test is done with it.
 pub(crate) struct Running {
     child: Option<Child>,
 }
 
 impl Running {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().unwrap();
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
@@ -237,6 +398,14 @@ impl Agent {
         }
     }
 
+    /// Kills an attempt as a person's cancel does.
+    pub(crate) fn cancel(&mut self, token: i64) {
+        self.send(&Request::Kill {
+            token: Token(token),
+            cause: KillCause::Cancelled,
+        });
+    }
+
     /// Waits for the end of this attempt, skipping words of others.
     pub(crate) fn ended(&mut self, token: i64) -> End {
         loop {
@@ -249,10 +418,10 @@ impl Agent {
     }
 
     /// Waits for the next end, whosesoever it is.
-    pub(crate) fn any_end(&mut self) -> i64 {
+    pub(crate) fn any_end(&mut self) -> (i64, End) {
         loop {
-            if let Event::Ended { token, .. } = self.event() {
-                return token.0;
+            if let Event::Ended { token, end } = self.event() {
+                return (token.0, end);
             }
         }
     }
@@ -276,6 +445,20 @@ pub(crate) fn launch(home: &Home, token: i64, exec: &[&str]) -> Request {
         takeover: DurationMs(60_000),
         timeout: DurationMs(600_000),
     })
+}
+
+/// A launch with something about it changed.
+pub(crate) fn launch_with(
+    home: &Home,
+    token: i64,
+    script: &str,
+    change: impl FnOnce(&mut Launch),
+) -> Request {
+    let Request::Launch(mut launch) = launch_shell(home, token, script) else {
+        unreachable!("a launch is made");
+    };
+    change(&mut launch);
+    Request::Launch(launch)
 }
 
 pub(crate) fn launch_shell(home: &Home, token: i64, script: &str) -> Request {

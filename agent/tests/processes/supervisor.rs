@@ -420,7 +420,7 @@ fn no_end_is_overlooked_in_a_crowd_of_others() {
         // From here on nothing but the ends themselves makes the supervisor look.
         let mut open: BTreeSet<i64> = tokens.collect();
         while !open.is_empty() {
-            open.remove(&agent.any_end());
+            open.remove(&agent.any_end().0);
         }
     }
 }

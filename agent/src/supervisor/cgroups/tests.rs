@@ -41,16 +41,18 @@ impl Machine {
         fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    fn prepare(&self) -> Cgroups {
-        Cgroups::prepare(&self.root.path().join("proc"), Path::new("/var/lib/matins"))
+    fn directory(&self) -> PathBuf {
+        self.root.path().join("matins")
     }
-}
 
-/// Of /var/lib/matins.
-const NAME: &str = "matins-";
+    fn prepare(&self) -> Cgroups {
+        fs::create_dir_all(self.directory()).unwrap();
+        Cgroups::prepare(&self.root.path().join("proc"), &self.directory())
+    }
 
-fn name() -> String {
-    format!("{NAME}{:016x}", hash(Path::new("/var/lib/matins")))
+    fn name(&self) -> String {
+        format!("matins-{:016x}", hash(&self.directory()))
+    }
 }
 
 const LIMITS: Limits = Limits {
@@ -62,7 +64,7 @@ const LIMITS: Limits = Limits {
 /// A delegated cgroup of version 2 with every file of an attempt's.
 fn version_2() -> Machine {
     let machine = Machine::new(&[("cgroup2", "rw", "cg")], "0::/unit\n");
-    let name = name();
+    let name = machine.name();
     machine.put("cg/unit/cgroup.controllers", "cpuset cpu memory pids\n");
     machine.put("cg/unit/cgroup.type", "domain\n");
     machine.put("cg/unit/cgroup.subtree_control", "");
@@ -95,7 +97,7 @@ fn version_2() -> Machine {
 fn version_2_holds_limits_and_measures() {
     let machine = version_2();
     let cgroups = machine.prepare();
-    let at = |file: &str| machine.text(&format!("cg/unit/{}/{file}", name()));
+    let at = |file: &str| machine.text(&format!("cg/unit/{}/{file}", machine.name()));
     // The supervisor has made room for controllers.
     assert_eq!(at("supervisor/cgroup.procs"), "0");
     assert_eq!(at("cgroup.subtree_control"), "+cpu", "the last of three");
@@ -145,7 +147,6 @@ fn what_a_machine_cannot_do_is_said() {
 
 #[test]
 fn a_mixed_machine_kills_by_version_2_and_limits_by_version_1() {
-    let name = name();
     let machine = Machine::new(
         &[
             ("cgroup", "rw,memory", "memory"),
@@ -155,6 +156,7 @@ fn a_mixed_machine_kills_by_version_2_and_limits_by_version_1() {
         ],
         "4:memory:/here\n3:cpu,cpuacct:/\n2:freezer:/\n0::/\n",
     );
+    let name = machine.name();
     machine.put("unified/cgroup.controllers", "");
     machine.put(&format!("unified/{name}/cgroup.kill"), "");
     machine.put(&format!("unified/{name}/a7/cgroup.procs"), "");
@@ -165,7 +167,8 @@ fn a_mixed_machine_kills_by_version_2_and_limits_by_version_1() {
     machine.put(&format!("cpu/{name}/a7/cpuacct.usage"), "3000000\n");
     let cgroups = machine.prepare();
     assert_eq!(cgroups.mechanism(), "cgroup.kill");
-    assert!(!machine.root.path().join("freezer").join(&name).exists());
+    let freezer = machine.root.path().join("freezer").join(&name);
+    assert!(!freezer.exists(), "what is of no use is not kept");
     let entered = cgroups.enter(Token(7), &LIMITS);
     assert_eq!(entered.not_enforced, [Limit::Pids]);
     let limit = machine.text(&format!("memory/here/{name}/a7/memory.limit_in_bytes"));
@@ -176,8 +179,9 @@ fn a_mixed_machine_kills_by_version_2_and_limits_by_version_1() {
 
 #[test]
 fn version_1_alone_is_held_by_its_freezer() {
-    let name = name();
     let machine = Machine::new(&[("cgroup", "rw,freezer", "freezer")], "2:freezer:/\n");
+    let name = machine.name();
+    machine.put(&format!("freezer/{name}/freezer.state"), "");
     machine.put(&format!("freezer/{name}/a7/cgroup.procs"), "");
     machine.put(&format!("freezer/{name}/a7/freezer.state"), "");
     machine.put(&format!("freezer/{name}/a7/inner/freezer.state"), "");
@@ -209,4 +213,32 @@ fn whose_a_process_is() {
     ] {
         assert_eq!(parse_owner(cgroup, ours), expected, "{cgroup}");
     }
+}
+
+#[test]
+fn cgroups_of_a_supervisor_that_was_started_elsewhere_are_swept_too() {
+    let machine = Machine::new(&[("cgroup2", "rw", "cg")], "0::/first\n");
+    machine.put("cg/first/cgroup.controllers", "");
+    machine.put(
+        &format!("cg/first/{}/cpu.stat", machine.name()),
+        "usage_usec 0\n",
+    );
+    machine.prepare();
+    let first = machine.root.path().join("cg/first").join(machine.name());
+    fs::remove_file(first.join("cpu.stat")).unwrap();
+    fs::create_dir(first.join("a7")).unwrap();
+    machine.put("proc/self/cgroup", "0::/second\n");
+    machine.put("cg/second/cgroup.controllers", "");
+    assert!(machine.prepare().sweep().unwrap());
+    assert!(!first.exists());
+    // A path that somebody else wrote there is none of ours.
+    let strange = machine.root.path().join("cg/strange");
+    fs::create_dir_all(strange.join("a7")).unwrap();
+    fs::write(
+        machine.directory().join(PLACES),
+        strange.display().to_string(),
+    )
+    .unwrap();
+    assert!(machine.prepare().sweep().unwrap());
+    assert!(strange.exists());
 }

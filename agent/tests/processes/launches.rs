@@ -1,0 +1,182 @@
+//! What an attempt finds when it begins, and what becomes of one that cannot.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use protocol::BootMs;
+use protocol::attempt::Exit;
+use protocol::supervisor::{KillCause, SpawnFault};
+
+use crate::harness::{Home, is_possible, launch_shell, launch_with, now_ms, wait_for};
+
+#[test]
+fn an_attempt_runs_as_the_user_it_names_and_as_nothing_more() {
+    if !is_possible("another user", true, &[]) {
+        return;
+    }
+    let home = Home::new();
+    home.allow(0o711);
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    let script = "id; echo home=$HOME user=$USER logname=$LOGNAME shell=$SHELL; umask; pwd; \
+                  touch made && stat -c 'made=%U' made; \
+                  cat ../../lock ../../socket 2>&1; ls ../../trash 2>&1; \
+                  ls .. ../.. 2>&1; grep ^Cap /proc/self/status; \
+                  cat /proc/self/oom_score_adj; nice; ulimit -c; \
+                  (exec 3<>/dev/tty) 2>/dev/null || echo no terminal";
+    agent.send(&launch_with(&home, 1, script, |l| {
+        l.user = Some("nobody".to_owned());
+    }));
+    let end = agent.ended(1);
+    assert_eq!(end.exit, Some(Exit::Code(0)), "{:?}", end.spawn_error);
+    let output = home.output_of(1);
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let homes = nobody.dir.display();
+    let shell = nobody.shell.display();
+    for expected in [
+        &format!("uid={}(nobody)", nobody.uid),
+        "made=nobody",
+        &format!("home={homes} user=nobody logname=nobody shell={shell}"),
+        "0022",
+        "no terminal",
+        "\n200\n0\n0\n",
+    ] {
+        assert!(output.contains(expected), "{expected:?}: {output}");
+    }
+    assert!(!output.contains("(root)"), "{output}");
+    let capabilities = output.lines().filter(|line| line.starts_with("Cap"));
+    for line in capabilities {
+        assert!(line.ends_with("\t0000000000000000"), "{line}");
+    }
+    let denied = output.matches("Permission denied").count();
+    assert_eq!(denied, 5, "{output}");
+}
+
+#[test]
+fn a_user_that_this_host_does_not_have_is_told_with_host_and_remedy() {
+    let home = Home::new();
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    agent.send(&launch_with(&home, 1, "true", |l| {
+        l.user = Some("no-such-user".to_owned());
+    }));
+    let end = agent.ended(1);
+    assert_eq!((end.exit, end.spawn_fault), (None, SpawnFault::Host));
+    let host = nix::sys::utsname::uname().unwrap();
+    let why = end.spawn_error.unwrap();
+    for expected in [
+        "`no-such-user`",
+        &host.nodename().to_string_lossy(),
+        "run.user",
+    ] {
+        assert!(why.contains(expected), "{expected}: {why}");
+    }
+}
+
+#[test]
+fn a_user_that_cannot_reach_its_working_directory_is_told() {
+    if !is_possible("another user", true, &[]) {
+        return;
+    }
+    let home = Home::new();
+    home.allow(0o700);
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    agent.send(&launch_with(&home, 1, "true", |l| {
+        l.user = Some("nobody".to_owned());
+    }));
+    let end = agent.ended(1);
+    assert_eq!((end.exit, end.spawn_fault), (None, SpawnFault::Host));
+    let why = end.spawn_error.unwrap();
+    assert!(why.contains("work/1") && why.contains("`nobody`"), "{why}");
+}
+
+#[test]
+fn a_switched_user_dies_with_the_supervisor_too() {
+    if !is_possible("another user", true, &[]) {
+        return;
+    }
+    let home = Home::new();
+    home.allow(0o711);
+    let supervisor = home.start();
+    let mut agent = home.connect();
+    agent.send(&launch_with(
+        &home,
+        1,
+        "echo pid=$$; exec sleep 1000",
+        |l| {
+            l.user = Some("nobody".to_owned());
+        },
+    ));
+    wait_for("the process", || home.output_of(1).contains("pid="));
+    let pid = home.pid_in_output(1);
+    supervisor.signal(Signal::SIGKILL);
+    supervisor.wait();
+    wait_for("the process to die", || !crate::harness::is_alive(pid));
+}
+
+#[test]
+fn a_program_that_cannot_begin_is_told_in_words_that_help() {
+    let home = Home::new();
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    let script = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, mode).unwrap();
+        path.display().to_string()
+    };
+    let plain = home.path().join("plain");
+    fs::write(&plain, "x").unwrap();
+    for (token, program, expected) in [
+        (1, "/no/such/program".to_owned(), "No such file"),
+        (2, "no-such-program".to_owned(), "No such file"),
+        (3, script("a", "#!/no/such/interpreter\n"), "interpreter"),
+        (4, script("b", "echo never a shell\n"), "neither a binary"),
+        (5, plain.display().to_string(), "Permission denied"),
+        (6, "/bin/tr\0ue".to_owned(), "NUL"),
+    ] {
+        agent.send(&launch_with(&home, token, "", |l| {
+            l.exec = vec![program.clone()];
+        }));
+        let end = agent.ended(token);
+        assert_eq!((end.exit, end.started_at), (None, None), "{program}");
+        assert_eq!(end.spawn_fault, SpawnFault::Launch, "{program}");
+        let why = end.spawn_error.unwrap();
+        assert!(why.contains(expected), "{program}: {why}");
+    }
+}
+
+/// A FIFO that nobody reads keeps waiting whoever opens it to write, like a dead network disk.
+#[test]
+fn an_attempt_that_hangs_before_its_program_begins_holds_up_nobody_and_is_killed() {
+    let home = Home::new();
+    let supervisor = home.start();
+    let mut agent = home.connect();
+    let mode = Mode::from_bits_truncate(0o600);
+    for token in [1, 2, 3] {
+        nix::unistd::mkfifo(&home.output(token), mode).unwrap();
+    }
+    agent.send(&launch_shell(&home, 1, "true"));
+    agent.send(&launch_with(&home, 2, "true", |l| {
+        l.deadline = BootMs(now_ms() + 600);
+    }));
+    agent.send(&launch_shell(&home, 3, "true"));
+    for token in 10..15 {
+        agent.send(&launch_shell(&home, token, "exit 7"));
+        agent.launched(token);
+        assert_eq!(agent.ended(token).exit, Some(Exit::Code(7)));
+    }
+    let end = agent.ended(2);
+    assert_eq!((end.killed, end.exit), (Some(KillCause::LeaseLost), None));
+    agent.cancel(1);
+    let end = agent.ended(1);
+    assert_eq!((end.killed, end.exit), (Some(KillCause::Cancelled), None));
+    assert_eq!(end.started_at, None);
+    supervisor.signal(Signal::SIGTERM);
+    let end = agent.ended(3);
+    assert_eq!(end.killed, Some(KillCause::SupervisorStopped));
+    assert!(supervisor.wait());
+}
