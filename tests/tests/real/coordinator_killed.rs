@@ -96,5 +96,5 @@ fn killed_fifty_times_during_two_thousand_fires() -> Result<()> {
         "{} fires, {KILLS} kills: none missing, none twice",
         settled.len()
     );
-    Ok(())
+    site.close()
 }

@@ -33,7 +33,9 @@ impl Machine {
         for part in ["upper", "work", "root"] {
             fs::create_dir(directory.path().join(part))?;
         }
-        let tree = run(&mut Command::new(repository().join("tests/guest/host-tree")))?;
+        let tree = run(&mut Command::new(
+            repository().join("tests/guest/host-tree"),
+        ))?;
         let at = |part: &str| directory.path().join(part).display().to_string();
         run(Command::new("mount")
             .args(["-t", "overlay", "overlay", "-o"])

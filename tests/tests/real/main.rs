@@ -1,9 +1,30 @@
 //! Real processes, real QUIC, real SIGKILL: what the simulation says, seen on a machine.
+//!
+//! A [`site::Site`] is a coordinator with agents and supervisors as processes of their own. Its
+//! jobs are writers (`writer.py`) that write without a pause and do not stop because they are
+//! refused, so that two processes of one shard, or a stale write that was let through, cannot
+//! hide: [`evidence::Evidence`] finds them. Each file of trials is one kind of misfortune.
+#![allow(clippy::print_stdout)] // what a trial saw
 
-mod coordinator_killed;
-mod host_killed;
-mod machine;
+mod chance;
+mod evidence;
+mod grounds;
+mod leftovers;
+#[path = "../simulate/rng.rs"]
+#[allow(dead_code, unreachable_pub)] // the simulation draws in more ways
+mod rng;
 mod site;
+mod writers;
+
+mod clocks;
+mod coordinator;
+mod coordinator_killed;
+mod disk;
+mod killed;
+mod machine;
+mod network;
+mod power;
+mod stopped;
 
 /// A job whose every process appends one line to `log`: job, fire time, shard, token, and what
 /// `body` does after it.

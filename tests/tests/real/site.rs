@@ -1,26 +1,46 @@
-//! A whole site on loopback: one coordinator, agents and their supervisors, as real processes
-//! that can be killed one by one.
+//! A whole site: one coordinator, agents and their supervisors, as real processes that can be
+//! killed, stopped and cut off one by one.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use protocol::api;
 use serde::de::DeserializeOwned;
+
+use crate::evidence::{self, Evidence};
+use crate::grounds::Grounds;
+use crate::leftovers;
 
 /// How long anything here may take before the test gives up, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A question to a coordinator that is stopped must not wait for ever.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Name of the one coordinator's process.
+pub(crate) const COORDINATOR: &str = "coordinator";
+
 /// Every process carries its directory, so that whatever the test leaves behind is its own.
 pub(crate) struct Site {
     directory: tempfile::TempDir,
+    /// Where agents find the coordinator.
+    address: String,
     agents_port: u16,
+    slots: u32,
+    grounds: BTreeMap<String, Grounds>,
     processes: BTreeMap<String, Child>,
+    http: ureq::Agent,
+    closed: bool,
 }
 
 #[derive(serde::Deserialize)]
@@ -30,15 +50,29 @@ struct ApiFile {
 }
 
 impl Site {
-    /// Certificates for a coordinator and `agents` agents; nothing runs yet.
+    /// A site on loopback with certificates for `agents` agents; nothing runs yet.
     pub(crate) fn new(agents: u32) -> Result<Site> {
+        Site::at("127.0.0.1", agents)
+    }
+
+    /// The same, its coordinator at this address of the test's own network namespace.
+    pub(crate) fn at(address: &str, agents: u32) -> Result<Site> {
         let directory = tempfile::Builder::new().prefix("matins-real-").tempdir()?;
         // A free port, remembered: the coordinator comes back under the same address.
-        let agents_port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+        let agents_port = UdpSocket::bind((address, 0))?.local_addr()?.port();
+        let http = ureq::Agent::config_builder()
+            .timeout_global(Some(ANSWER_LIMIT))
+            .build()
+            .into();
         let site = Site {
             directory,
+            address: address.to_owned(),
             agents_port,
+            slots: 0,
+            grounds: BTreeMap::new(),
             processes: BTreeMap::new(),
+            http,
+            closed: false,
         };
         let pki = site.path("pki");
         site.matins(&["ca", "create", "--dir", &pki, "--cluster", "real"])?;
@@ -46,107 +80,164 @@ impl Site {
         for n in 1..=agents {
             site.issue("agent", &agent_name(n))?;
         }
+        evidence::create_tables(&site)?;
         Ok(site)
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
-        self.directory
-            .path()
-            .join(name)
-            .to_string_lossy()
-            .into_owned()
+        self.directory().join(name).to_string_lossy().into_owned()
     }
 
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Where agents find the coordinator.
-    pub(crate) fn agents_address(&self) -> String {
-        format!("127.0.0.1:{}", self.agents_port)
+    /// Where a process is to run from its next start on; [`Grounds::default`] is nowhere special.
+    pub(crate) fn put(&mut self, name: &str, grounds: Grounds) {
+        self.grounds.insert(name.to_owned(), grounds);
+    }
+
+    pub(crate) fn grounds(&self, name: &str) -> Grounds {
+        self.grounds.get(name).cloned().unwrap_or_default()
     }
 
     /// The coordinator, and every agent with its supervisor; returns when all are attached.
     pub(crate) fn start(&mut self, agents: u32, slots: u32) -> Result<()> {
+        self.slots = slots;
         self.start_coordinator()?;
         for n in 1..=agents {
             self.start_supervisor(n)?;
-            self.start_agent(n, slots)?;
+            self.start_agent(n)?;
         }
+        self.wait_for_agents(agents)
+    }
+
+    pub(crate) fn wait_for_agents(&mut self, ready: u32) -> Result<()> {
         self.wait_for("every agent to attach", |site| {
             let attached: Vec<api::Agent> = site.get("agents")?;
-            let ready = attached.iter().filter(|agent| agent.state == "ready");
-            Ok(ready.count() == agents as usize)
+            let count = attached.iter().filter(|agent| agent.state == "ready");
+            Ok(count.count() >= ready as usize)
         })
     }
 
     pub(crate) fn start_coordinator(&mut self) -> Result<()> {
         // What an earlier one left says nothing about this one.
         let _ = fs::remove_file(self.api_file());
-        let listen = self.agents_address();
-        let (data, identity) = (self.path("coordinator"), self.path("id-c1"));
-        self.spawn(
+        self.spawn(COORDINATOR, &self.coordinator_arguments())
+    }
+
+    pub(crate) fn coordinator_arguments(&self) -> Vec<String> {
+        [
             "coordinator",
-            &[
-                "coordinator",
-                "--data",
-                &data,
-                "--identity",
-                &identity,
-                "--agents-listen",
-                &listen,
-                "--api-listen",
-                "127.0.0.1:0",
-                "--node",
-                "c1",
-            ],
-        )
+            "--data",
+            &self.path("coordinator"),
+            "--identity",
+            &self.path("id-c1"),
+            "--agents-listen",
+            &self.agents_address(),
+            "--api-listen",
+            "127.0.0.1:0",
+            "--node",
+            "c1",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
+
+    pub(crate) fn agents_address(&self) -> String {
+        format!("{}:{}", self.address, self.agents_port)
     }
 
     pub(crate) fn start_supervisor(&mut self, n: u32) -> Result<()> {
-        let directory = self.path(&format!("supervisor-{n}"));
-        self.spawn(
-            &format!("supervisor-{n}"),
-            &["supervisor", "--dir", &directory],
-        )
+        let directory = self.path(&supervisor_name(n));
+        let arguments = ["supervisor", "--dir", &directory].map(str::to_owned);
+        self.spawn(&supervisor_name(n), &arguments)
     }
 
-    pub(crate) fn start_agent(&mut self, n: u32, slots: u32) -> Result<()> {
+    pub(crate) fn start_agent(&mut self, n: u32) -> Result<()> {
         let name = agent_name(n);
-        let data = self.path(&format!("data-{n}"));
-        let identity = self.path(&format!("id-{name}"));
-        let supervisor = self.path(&format!("supervisor-{n}"));
-        let coordinator = self.agents_address();
-        let slots = slots.to_string();
-        self.spawn(
+        let arguments = [
+            "agent",
+            "--data",
+            &self.path(&format!("data-{n}")),
+            "--identity",
+            &self.path(&format!("id-{name}")),
+            "--coordinator",
+            &self.agents_address(),
+            "--supervisor",
+            &self.path(&supervisor_name(n)),
+            "--slots",
+            &self.slots.to_string(),
+            "--name",
             &name,
-            &[
-                "agent",
-                "--data",
-                &data,
-                "--identity",
-                &identity,
-                "--coordinator",
-                &coordinator,
-                "--supervisor",
-                &supervisor,
-                "--slots",
-                &slots,
-                "--name",
-                &name,
-            ],
-        )
+        ]
+        .map(str::to_owned);
+        self.spawn(&name, &arguments)
     }
 
     /// SIGKILL, and wait until it is gone.
     pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
-        let mut child = self
-            .processes
-            .remove(name)
-            .with_context(|| format!("no {name} runs"))?;
+        let mut child = self.take(name)?;
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    /// SIGTERM, and wait until it has ended in order.
+    pub(crate) fn terminate(&mut self, name: &str) -> Result<()> {
+        self.signal(name, Signal::SIGTERM)?;
+        let status = self.wait_for_end(name)?;
+        ensure!(status.success(), "{name} ended with {status} on SIGTERM");
+        Ok(())
+    }
+
+    /// Waits for a process that is about to end by itself.
+    pub(crate) fn wait_for_end(&mut self, name: &str) -> Result<ExitStatus> {
+        let mut child = self.take(name)?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            sleep(LOOK_EVERY);
+        }
+        self.processes.insert(name.to_owned(), child);
+        bail!("{name} does not end")
+    }
+
+    /// SIGSTOP, and wait until it stands: for a moment it may go on, on another processor.
+    pub(crate) fn stop(&mut self, name: &str) -> Result<()> {
+        self.signal(name, Signal::SIGSTOP)?;
+        let stat = format!("/proc/{}/stat", self.pid(name)?);
+        self.wait_for("a process to stand still", |_| {
+            let stat = fs::read_to_string(&stat)?;
+            Ok(stat
+                .rsplit_once(')')
+                .is_some_and(|(_, s)| s.starts_with(" T")))
+        })
+    }
+
+    pub(crate) fn go_on(&mut self, name: &str) -> Result<()> {
+        self.signal(name, Signal::SIGCONT)
+    }
+
+    pub(crate) fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+        let pid = self.pid(name)?.cast_signed();
+        kill(Pid::from_raw(pid), signal).with_context(|| format!("{signal} for {name}"))
+    }
+
+    pub(crate) fn pid(&self, name: &str) -> Result<u32> {
+        let child = self.processes.get(name);
+        Ok(child.with_context(|| format!("no {name} runs"))?.id())
+    }
+
+    pub(crate) fn process_names(&self) -> Vec<String> {
+        self.processes.keys().cloned().collect()
+    }
+
+    fn take(&mut self, name: &str) -> Result<Child> {
+        let child = self.processes.remove(name);
+        child.with_context(|| format!("no {name} runs"))
     }
 
     /// Says which of the site's processes has ended by itself, if one has.
@@ -176,7 +267,7 @@ impl Site {
     pub(crate) fn matins(&self, arguments: &[&str]) -> Result<String> {
         let output = Command::new(binary()?)
             .args(arguments)
-            .env("MATINS_DATA", self.directory.path())
+            .env("MATINS_DATA", self.coordinators_view(self.directory()))
             .stdin(Stdio::null())
             .output()?;
         ensure!(
@@ -191,7 +282,9 @@ impl Site {
     /// GETs `/api/v1/<path>`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let api: ApiFile = serde_json::from_str(&fs::read_to_string(self.api_file())?)?;
-        let text = ureq::get(format!("{}/api/v1/{path}", api.url))
+        let text = self
+            .http
+            .get(format!("{}/api/v1/{path}", api.url))
             .header("authorization", format!("Bearer {}", api.token))
             .call()?
             .body_mut()
@@ -220,28 +313,77 @@ impl Site {
         what: &str,
         done: impl Fn(&Site) -> Result<bool>,
     ) -> Result<()> {
+        self.wait_within(PATIENCE, what, done)
+    }
+
+    pub(crate) fn wait_within(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        done: impl Fn(&Site) -> Result<bool>,
+    ) -> Result<()> {
         let begun = Instant::now();
         let mut last = None;
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < limit {
             match done(self) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => last = Some(error),
             }
             self.check_alive()?;
-            sleep(Duration::from_millis(50));
+            sleep(LOOK_EVERY);
         }
-        bail!("waited {PATIENCE:?} in vain for {what}; last error: {last:?}")
+        bail!("waited {limit:?} in vain for {what}; last error: {last:?}")
+    }
+
+    /// Waits until every run there is has succeeded.
+    pub(crate) fn wait_until_succeeded(&mut self, limit: Duration) -> Result<()> {
+        self.wait_within(limit, "every run to succeed", |site| {
+            let runs = site.runs()?;
+            Ok(!runs.is_empty() && runs.iter().all(|run| run.state == "succeeded"))
+        })
+    }
+
+    /// What the writers, the guard and the ledger say by now.
+    pub(crate) fn evidence(&self) -> Result<Evidence> {
+        Evidence::gather(self)
     }
 
     pub(crate) fn log_tail(&self, name: &str) -> String {
         let text = fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(40).collect();
+        let lines: Vec<&str> = text.lines().rev().take(15).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
+    /// Ends everything in order and demands that nothing of it is left on the machine.
+    pub(crate) fn close(mut self) -> Result<()> {
+        for name in self.stopping_order() {
+            self.signal(&name, Signal::SIGCONT)?;
+            self.terminate(&name)?;
+        }
+        let left = leftovers::of(self.directory())?;
+        ensure!(left.is_empty(), "left behind: {left:#?}");
+        self.closed = true;
+        Ok(())
+    }
+
+    /// Supervisors first: they take their attempts with them.
+    fn stopping_order(&self) -> Vec<String> {
+        let mut names = self.process_names();
+        names.sort_by_key(|name| (!name.starts_with("supervisor"), name == COORDINATOR));
+        names
+    }
+
     fn api_file(&self) -> PathBuf {
-        self.directory.path().join("coordinator/api.json")
+        self.coordinators_view(&self.directory().join("coordinator/api.json"))
+    }
+
+    /// How the test sees a path that the coordinator knows by this name.
+    pub(crate) fn coordinators_view(&self, path: &Path) -> PathBuf {
+        match self.grounds.get(COORDINATOR) {
+            Some(grounds) => grounds.seen_from_outside(path),
+            None => path.to_owned(),
+        }
     }
 
     fn issue(&self, role: &str, name: &str) -> Result<()> {
@@ -252,54 +394,63 @@ impl Site {
         .map(drop)
     }
 
-    fn spawn(&mut self, name: &str, arguments: &[&str]) -> Result<()> {
+    fn spawn(&mut self, name: &str, arguments: &[String]) -> Result<()> {
         let log = fs::File::options()
             .create(true)
             .append(true)
             .open(self.path(&format!("{name}.log")))?;
-        let child = Command::new(binary()?)
+        let child = self
+            .grounds(name)
+            .command(&binary()?)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
-            .spawn()?;
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        if let Some(grounds) = self.grounds.get(name) {
+            grounds.settle(child.id())?;
+        }
         self.processes.insert(name.to_owned(), child);
         Ok(())
     }
 }
 
 impl Drop for Site {
-    /// Agents first, then supervisors by SIGTERM so that they take their attempts with them.
+    /// After a failure: says what the processes said last, and removes what is left by force.
     #[allow(clippy::print_stderr)] // for whoever reads why the test failed
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            for name in self.processes.keys() {
-                eprintln!("--- last lines of {name}.log\n{}", self.log_tail(name));
-            }
+        if self.closed {
+            return;
         }
-        let (supervisors, others): (Vec<_>, Vec<_>) = self
-            .processes
-            .iter_mut()
-            .partition(|(name, _)| name.starts_with("supervisor"));
-        for (_, child) in others {
-            let _ = child.kill();
-            let _ = child.wait();
+        for name in self.processes.keys() {
+            eprintln!("--- last lines of {name}.log\n{}", self.log_tail(name));
         }
-        for (_, child) in supervisors {
-            let _ = Command::new("kill").arg(child.id().to_string()).status();
+        for name in self.stopping_order() {
+            let Ok(mut child) = self.take(&name) else {
+                continue;
+            };
+            let pid = Pid::from_raw(child.id().cast_signed());
+            let _ = kill(pid, Signal::SIGCONT);
+            let _ = kill(pid, Signal::SIGTERM);
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(10) && matches!(child.try_wait(), Ok(None))
             {
-                sleep(Duration::from_millis(20));
+                sleep(LOOK_EVERY);
             }
             let _ = child.kill();
             let _ = child.wait();
         }
+        leftovers::remove(self.directory());
     }
 }
 
 pub(crate) fn agent_name(n: u32) -> String {
     format!("host-{n}")
+}
+
+pub(crate) fn supervisor_name(n: u32) -> String {
+    format!("supervisor-{n}")
 }
 
 /// The product, built beside this test: `target/<profile>/matins`.

@@ -1,0 +1,239 @@
+//! Wall clocks that are wrong or jump (libfaketime): nothing fires early, twice or never, and no
+//! process lives or dies by them. The clock since boot, which leases run on, is left alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use protocol::api::{JobDetail, Run, Status};
+
+use crate::grounds::Grounds;
+use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, binary, supervisor_name};
+use crate::writers::{Writer, living, tokens_of};
+
+/// Where Debian and its kin keep it.
+const LIBRARIES: [&str; 3] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
+    "/usr/lib64/faketime/libfaketime.so.1",
+];
+
+const EVERY: i64 = 5_000;
+
+/// A wall clock that a trial can move, for some of a site's processes.
+struct Clock {
+    file: PathBuf,
+}
+
+impl Clock {
+    /// Gives these processes a clock of their own that is off by so much.
+    fn of(site: &mut Site, names: &[&str], library: &str, offset: &str) -> Result<Clock> {
+        let clock = Clock {
+            file: site.path("clock").into(),
+        };
+        clock.set(offset)?;
+        let env = [
+            ("LD_PRELOAD", library),
+            ("FAKETIME_TIMESTAMP_FILE", &site.path("clock")),
+            ("FAKETIME_NO_CACHE", "1"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ];
+        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for name in names {
+            let grounds = Grounds {
+                env: env.to_vec(),
+                ..Grounds::default()
+            };
+            site.put(name, grounds);
+        }
+        Ok(clock)
+    }
+
+    /// How far it is off from now on, such as `+25h`.
+    fn set(&self, offset: &str) -> Result<()> {
+        // In one step: half a line would be another time.
+        let fresh = self.file.with_extension("new");
+        fs::write(&fresh, format!("{offset}\n"))?;
+        Ok(fs::rename(&fresh, &self.file)?)
+    }
+}
+
+/// The library, or `None` on a machine that cannot hold these trials, said in one line.
+#[allow(clippy::print_stderr)]
+fn library() -> Result<Option<&'static str>> {
+    let found = LIBRARIES
+        .iter()
+        .find(|path| fs::exists(path).unwrap_or(false));
+    if let Some(library) = found {
+        // What is linked statically has no clock that could be replaced.
+        let binary = fs::read(binary()?)?;
+        let interpreter = b"ld-linux";
+        let linked = binary.windows(interpreter.len()).take(4096);
+        ensure!(
+            linked.into_iter().any(|window| window == interpreter),
+            "matins is linked statically: these trials would prove nothing"
+        );
+        return Ok(Some(library));
+    }
+    ensure!(std::env::var_os("CI").is_none(), "CI must have libfaketime");
+    eprintln!("skipped: a wrong clock needs libfaketime (the package faketime)");
+    Ok(None)
+}
+
+fn true_now() -> Result<i64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64)
+}
+
+/// Every instant up to the newest run is a run of its own; none is twice, none lies ahead.
+fn check_tiles(site: &Site, job: &str) -> Result<usize> {
+    let now = true_now()?;
+    let detail: JobDetail = site.get(&format!("jobs/{job}"))?;
+    ensure!(detail.gaps.is_empty(), "gaps: {:?}", detail.gaps);
+    let runs = site.runs()?;
+    let mut instants: BTreeMap<i64, &Run> = BTreeMap::new();
+    for run in &runs {
+        ensure!(run.fire_time.0 <= now, "{run:?} fired early");
+        ensure!(
+            instants.insert(run.fire_time.0, run).is_none(),
+            "{run:?} fired twice"
+        );
+    }
+    let instants: Vec<i64> = instants.into_keys().collect();
+    for pair in instants.windows(2) {
+        ensure!(pair[1] - pair[0] == EVERY, "{} then {}", pair[0], pair[1]);
+    }
+    Ok(instants.len())
+}
+
+/// What a coordinator's clock does, and for how long.
+struct Jump {
+    name: &'static str,
+    start: &'static str,
+    steps: &'static [(&'static str, u64)],
+}
+
+/// step-forward-25h, step-back-2h, jump-over-minute: the names of three sites that live through
+/// them side by side, because after each the clock must stand still for a minute.
+const JUMPS: [Jump; 3] = [
+    Jump {
+        name: "step-forward-25h",
+        start: "+0",
+        steps: &[("+25h", 10), ("+0", 0)],
+    },
+    Jump {
+        name: "step-back-2h",
+        start: "+0",
+        steps: &[("-2h", 10), ("+0", 0)],
+    },
+    // A slow clock is set right, over an instant of the schedule.
+    Jump {
+        name: "jump-over-minute",
+        start: "-6",
+        steps: &[("+0", 0)],
+    },
+];
+
+#[test]
+fn a_coordinator_s_clock_that_jumps_fires_nothing_early_twice_or_never() -> Result<()> {
+    let Some(library) = library()? else {
+        return Ok(());
+    };
+    let mut sites = Vec::new();
+    for jump in &JUMPS {
+        let mut site = Site::new(1)?;
+        let clock = Clock::of(&mut site, &[COORDINATOR], library, jump.start)?;
+        site.start(1, 4)?;
+        let job = Writer {
+            schedule: "@every 5s",
+            shards: 1,
+            seconds: 0.5,
+            overlap: "queue",
+            ..Writer::of(jump.name)
+        };
+        let job = Writer {
+            name: &format!("clock/{}", job.name),
+            ..job
+        };
+        job.apply(&site)?;
+        sites.push((jump, site, clock));
+    }
+    for (_, site, _) in &mut sites {
+        site.wait_for("a first run", |site| {
+            Ok(site.runs()?.iter().any(|run| run.state == "succeeded"))
+        })?;
+    }
+    let longest = JUMPS.iter().map(|jump| jump.steps.len()).max().unwrap_or(0);
+    for step in 0..longest {
+        for (jump, site, clock) in &mut sites {
+            let Some((offset, _)) = jump.steps.get(step) else {
+                continue;
+            };
+            clock.set(offset)?;
+            site.wait_for("the step to be seen", |site| {
+                Ok(site.get::<Status>("status")?.clock == "held")
+            })?;
+        }
+        let pause = JUMPS.iter().filter_map(|jump| jump.steps.get(step));
+        sleep(Duration::from_secs(
+            pause.map(|(_, s)| *s).max().unwrap_or(0),
+        ));
+    }
+    let before: Result<Vec<usize>> = sites.iter().map(|(_, s, _)| Ok(s.runs()?.len())).collect();
+    for ((jump, mut site, _), before) in sites.into_iter().zip(before?) {
+        let job = format!("clock/{}", jump.name);
+        site.wait_for("the clock to be believed again", |site| {
+            Ok(site.get::<Status>("status")?.clock == "trusted")
+        })?;
+        // The hold of a minute is twelve instants that came late, and then two in time.
+        site.wait_for("what was held to be made up for", |site| {
+            let runs = site.runs()?;
+            let done = runs.iter().filter(|run| run.state == "succeeded");
+            Ok(done.count() >= before + 14)
+        })?;
+        let fires = check_tiles(&site, &job).with_context(|| job.clone())?;
+        println!("{job}: {fires} fires, none early, twice or missing");
+        site.evidence()?.check_without_overlap()?;
+        site.close()?;
+    }
+    Ok(())
+}
+
+/// Leases and time-outs run on the clock since boot: a host whose wall clock jumps while it works
+/// loses nothing.
+#[test]
+fn a_host_s_clock_that_jumps_kills_nothing() -> Result<()> {
+    let Some(library) = library()? else {
+        return Ok(());
+    };
+    let mut site = Site::new(1)?;
+    let names = [agent_name(1), supervisor_name(1)];
+    let clock = Clock::of(
+        &mut site,
+        &names.each_ref().map(String::as_str),
+        library,
+        "+0",
+    )?;
+    site.start(1, 4)?;
+    let job = Writer {
+        seconds: 8.0,
+        ..Writer::of("clock/host")
+    };
+    job.run(&mut site)?;
+    let tokens = tokens_of(&site, &agent_name(1))?;
+    let writing = living(&site, &tokens)?;
+    for offset in ["+25h", "-2h", "+0"] {
+        clock.set(offset)?;
+        sleep(Duration::from_secs(2));
+        if living(&site, &tokens)? != writing {
+            bail!("a process was killed at {offset}");
+        }
+    }
+    site.wait_until_succeeded(PATIENCE)?;
+    let evidence = site.evidence()?;
+    evidence.check_without_overlap()?;
+    ensure!(evidence.attempts().count() == 4, "something ran again");
+    site.close()
+}

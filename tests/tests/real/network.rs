@@ -1,0 +1,272 @@
+//! Hosts on cables of their own, which can be cut, and lose packets in one direction or both.
+//!
+//! The test's thread, and so the coordinator, moves into a network namespace with a switch; each
+//! host has another, with one cable to it. All of it vanishes with the processes in it.
+
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use nix::sched::{CloneFlags, unshare};
+use protocol::Token;
+use protocol::attempt::AttemptOutcome;
+
+use crate::grounds::{Grounds, Namespaces, finish, possible};
+use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
+use crate::writers::{Writer, living, tokens_of, wait_for_successors};
+
+const PROGRAMS: [&str; 4] = ["unshare", "nsenter", "ip", "iptables"];
+const SWITCH: &str = "10.77.0.1";
+
+/// Runs a trial on a network of its own.
+fn on_network(trial: &str, run: fn() -> Result<()>) -> Result<()> {
+    if !possible(trial, &PROGRAMS)? {
+        return Ok(());
+    }
+    // A thread of its own: what moves into a namespace does not come back.
+    let moved = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        ip("link set lo up")?;
+        ip("link add br0 type bridge")?;
+        ip("link set br0 up")?;
+        ip(&format!("addr add {SWITCH}/24 dev br0"))?;
+        run()
+    });
+    moved.join().map_err(|_| anyhow!("the trial panicked"))?
+}
+
+fn ip(arguments: &str) -> Result<()> {
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    finish(std::process::Command::new("ip").args(arguments))
+}
+
+/// Cuts the cable of host n.
+fn cut(n: u32) -> Result<()> {
+    ip(&format!("link set cable{n} down"))
+}
+
+fn mend(n: u32) -> Result<()> {
+    ip(&format!("link set cable{n} up"))
+}
+
+/// A site whose hosts are on cables.
+struct Fleet {
+    site: Site,
+    hosts: Vec<Rc<Namespaces>>,
+}
+
+impl Fleet {
+    fn start(hosts: u32) -> Result<Fleet> {
+        let mut site = Site::at(SWITCH, hosts)?;
+        let mut all = Vec::new();
+        for n in 1..=hosts {
+            let host = Namespaces::mount_and_net()?;
+            ip(&format!(
+                "link add cable{n} type veth peer name eth0 netns {}",
+                host.pid()
+            ))?;
+            ip(&format!("link set cable{n} master br0 up"))?;
+            let own = format!("10.77.0.{}/24", 10 + n);
+            host.run("ip", &["addr", "add", &own, "dev", "eth0"])?;
+            host.run("ip", &["link", "set", "eth0", "up"])?;
+            host.run("ip", &["link", "set", "lo", "up"])?;
+            let grounds = Grounds {
+                namespaces: Some(Rc::clone(&host)),
+                ..Grounds::default()
+            };
+            site.put(&agent_name(n), grounds.clone());
+            site.put(&supervisor_name(n), grounds);
+            all.push(host);
+        }
+        site.start(hosts, 8)?;
+        Ok(Fleet { site, hosts: all })
+    }
+
+    /// Adds (`-A`) or removes (`-D`) a rule of host n's.
+    fn rule(&self, n: u32, rule: &str) -> Result<()> {
+        let rule: Vec<&str> = rule.split(' ').collect();
+        self.hosts[n as usize - 1].run("iptables", &rule)
+    }
+
+    fn tokens(&self) -> Result<Vec<Token>> {
+        let hosts = 1..=self.hosts.len() as u32;
+        let all: Result<Vec<_>> = hosts
+            .map(|n| tokens_of(&self.site, &agent_name(n)))
+            .collect();
+        Ok(all?.concat())
+    }
+
+    /// Everything succeeds, with so many attempts.
+    fn end(mut self, attempts: RangeInclusive<usize>) -> Result<()> {
+        self.site.wait_until_succeeded(PATIENCE)?;
+        let evidence = self.site.evidence()?;
+        println!("{}", evidence.summary());
+        evidence.check_without_overlap()?;
+        let count = evidence.attempts().count();
+        ensure!(
+            attempts.contains(&count),
+            "{count} attempts, not {attempts:?}"
+        );
+        self.site.close()
+    }
+}
+
+/// blip-20s: all cables at once, and in one variant a coordinator that starts anew meanwhile.
+fn blip(restart: bool) -> Result<()> {
+    let mut fleet = Fleet::start(2)?;
+    let job = Writer {
+        seconds: 26.0,
+        takeover: "60s",
+        ..Writer::of("network/blip")
+    };
+    job.run(&mut fleet.site)?;
+    let tokens = fleet.tokens()?;
+    let writing = living(&fleet.site, &tokens)?;
+    cut(1)?;
+    cut(2)?;
+    if restart {
+        fleet.site.kill(COORDINATOR)?;
+        sleep(Duration::from_secs(5));
+        fleet.site.start_coordinator()?;
+        sleep(Duration::from_secs(15));
+    } else {
+        sleep(Duration::from_secs(20));
+    }
+    mend(1)?;
+    mend(2)?;
+    ensure!(
+        living(&fleet.site, &tokens)? == writing,
+        "a process was killed"
+    );
+    fleet.end(4..=4)
+}
+
+#[test]
+fn twenty_seconds_without_a_network_kill_nothing() -> Result<()> {
+    on_network("a cut cable", || blip(false))
+}
+
+#[test]
+fn a_coordinator_restarted_during_a_cut_kills_nothing() -> Result<()> {
+    on_network("a cut cable", || blip(true))
+}
+
+/// short-lease-long-lease: one host, cut off for long enough for one of its leases.
+fn cut_for(length: Duration, patient: &str) -> Result<()> {
+    let mut fleet = Fleet::start(2)?;
+    let seconds = 14.0 + length.as_secs_f64();
+    let long = Writer {
+        seconds,
+        takeover: patient,
+        shards: 2,
+        ..Writer::of("network/long-lease")
+    };
+    let short = Writer {
+        seconds,
+        takeover: "15s",
+        shards: 2,
+        ..Writer::of("network/short-lease")
+    };
+    long.run(&mut fleet.site)?;
+    let long_ones = tokens_of(&fleet.site, &agent_name(1))?;
+    short.run(&mut fleet.site)?;
+    let both = tokens_of(&fleet.site, &agent_name(1))?;
+    let short_ones: Vec<Token> = both
+        .into_iter()
+        .filter(|t| !long_ones.contains(t))
+        .collect();
+    ensure!(
+        !long_ones.is_empty() && !short_ones.is_empty(),
+        "host 1 lacks one"
+    );
+    cut(1)?;
+    let begun = Instant::now();
+    wait_for_successors(&mut fleet.site, short.name, &short_ones)?;
+    ensure!(
+        living(&fleet.site, &short_ones)?.is_empty(),
+        "it outlived its lease"
+    );
+    sleep(length.saturating_sub(begun.elapsed()));
+    ensure!(
+        !living(&fleet.site, &long_ones)?.is_empty(),
+        "it was killed too early"
+    );
+    mend(1)?;
+    let attempts = 4 + short_ones.len();
+    fleet.end(attempts..=attempts)
+}
+
+#[test]
+fn a_short_lease_is_taken_over_while_a_long_one_lasts() -> Result<()> {
+    on_network("a cut cable", || cut_for(Duration::from_secs(25), "10m"))
+}
+
+#[test]
+#[ignore = "make test-full: 5 minutes"]
+fn a_cable_cut_for_four_minutes() -> Result<()> {
+    on_network("a cut cable", || cut_for(Duration::from_secs(240), "10m"))
+}
+
+/// Host 1 is not heard, host 2 does not hear. Both must be dead before host 3 goes on.
+#[test]
+fn packets_lost_in_one_direction_cost_the_lease() -> Result<()> {
+    on_network("a broken cable", || {
+        let mut fleet = Fleet::start(3)?;
+        let job = Writer {
+            seconds: 30.0,
+            shards: 6,
+            ..Writer::of("network/one-way")
+        };
+        job.run(&mut fleet.site)?;
+        let mut deaf = tokens_of(&fleet.site, &agent_name(1))?;
+        deaf.extend(tokens_of(&fleet.site, &agent_name(2))?);
+        fleet.rule(1, "-A OUTPUT -o eth0 -j DROP")?;
+        fleet.rule(2, "-A INPUT -i eth0 -j DROP")?;
+        wait_for_successors(&mut fleet.site, job.name, &deaf)?;
+        ensure!(
+            living(&fleet.site, &deaf)?.is_empty(),
+            "it outlived its lease"
+        );
+        fleet.rule(1, "-D OUTPUT -o eth0 -j DROP")?;
+        fleet.rule(2, "-D INPUT -i eth0 -j DROP")?;
+        fleet.site.wait_for_agents(3)?;
+        // The deaf one is still heard for a while, and may be given what the mute one has lost.
+        let (each, again) = (6 + deaf.len(), deaf.len());
+        fleet.end(each..=each + again)
+    })
+}
+
+#[test]
+fn a_third_of_all_packets_lost_costs_nothing_but_time() -> Result<()> {
+    on_network("a bad cable", || {
+        let mut fleet = Fleet::start(2)?;
+        for n in 1..=2 {
+            for chain in ["INPUT", "OUTPUT"] {
+                let loss = "-m statistic --mode random --probability 0.3 -j DROP";
+                fleet.rule(n, &format!("-A {chain} {loss}"))?;
+            }
+        }
+        let job = Writer {
+            schedule: "@every 4s",
+            shards: 4,
+            seconds: 2.0,
+            takeover: "60s",
+            ..Writer::of("network/loss")
+        };
+        job.apply(&fleet.site)?;
+        fleet.site.wait_for("five runs to succeed", |site| {
+            let runs = site.runs()?;
+            Ok(runs.iter().filter(|run| run.state == "succeeded").count() >= 5)
+        })?;
+        let evidence = fleet.site.evidence()?;
+        println!("{}", evidence.summary());
+        evidence.check_without_overlap()?;
+        ensure!(
+            evidence.count(AttemptOutcome::Lost) == 0,
+            "a lease was lost"
+        );
+        fleet.site.close()
+    })
+}

@@ -1,0 +1,179 @@
+//! Processes that stand still for a while and wake again (SIGSTOP): a host under memory pressure,
+//! a debugger, a machine that its hypervisor has paused.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use protocol::Token;
+use protocol::attempt::AttemptOutcome;
+
+use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
+use crate::writers::{Writer, living, tokens_of, wait_for_outcome, wait_for_successors};
+
+/// The short trials last a little longer than the shortest takeover time.
+const SHORT: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(180);
+
+fn two_hosts(job: &Writer) -> Result<(Site, Vec<Token>)> {
+    let mut site = Site::new(2)?;
+    site.start(2, 8)?;
+    job.run(&mut site)?;
+    let tokens = tokens_of(&site, &agent_name(1))?;
+    ensure!(!tokens.is_empty(), "host 1 has no shard");
+    Ok((site, tokens))
+}
+
+/// stopped-agent: the supervisor keeps the agent's promise.
+fn stopped_agent(stall: Duration) -> Result<()> {
+    let job = Writer {
+        seconds: 8.0 + stall.as_secs_f64(),
+        ways: &["stubborn"],
+        ..Writer::of("stop/agent")
+    };
+    let (mut site, tokens) = two_hosts(&job)?;
+    site.stop(&agent_name(1))?;
+    site.wait_for("the supervisor to kill at the deadline", |site| {
+        Ok(living(site, &tokens)?.is_empty())
+    })?;
+    wait_for_successors(&mut site, job.name, &tokens)?;
+    sleep(stall.saturating_sub(SHORT));
+    site.go_on(&agent_name(1))?;
+    site.wait_until_succeeded(PATIENCE + stall)?;
+    let evidence = site.evidence()?;
+    println!("{}", evidence.summary());
+    evidence.check_without_overlap()?;
+    ensure!(evidence.count(AttemptOutcome::Lost) == tokens.len());
+    site.close()
+}
+
+#[test]
+fn a_stopped_agent_s_attempts_are_dead_before_the_next_begin() -> Result<()> {
+    stopped_agent(SHORT)
+}
+
+#[test]
+#[ignore = "make test-full: 4 minutes"]
+fn an_agent_stopped_for_three_minutes() -> Result<()> {
+    stopped_agent(LONG)
+}
+
+/// The agent's beats go on, so the leases do; what ended meanwhile is told afterwards.
+fn stopped_supervisor(stall: Duration) -> Result<()> {
+    let (mut site, _) = two_hosts(&Writer::of("stop/supervisor"))?;
+    site.stop(&supervisor_name(1))?;
+    sleep(stall);
+    site.go_on(&supervisor_name(1))?;
+    site.wait_until_succeeded(PATIENCE)?;
+    let evidence = site.evidence()?;
+    println!("{}", evidence.summary());
+    evidence.check_without_overlap()?;
+    site.close()
+}
+
+#[test]
+fn a_stopped_supervisor_costs_time_only() -> Result<()> {
+    stopped_supervisor(SHORT)
+}
+
+#[test]
+#[ignore = "make test-full: 3 minutes"]
+fn a_supervisor_stopped_for_three_minutes() -> Result<()> {
+    stopped_supervisor(LONG)
+}
+
+/// stopped-agent-and-supervisor: nobody on the host can keep its promise, and the guard must.
+fn stopped_host(stall: Duration) -> Result<()> {
+    let job = Writer {
+        seconds: 10.0 + stall.as_secs_f64(),
+        ..Writer::of("stop/both")
+    };
+    let (mut site, tokens) = two_hosts(&job)?;
+    site.stop(&agent_name(1))?;
+    site.stop(&supervisor_name(1))?;
+    wait_for_successors(&mut site, job.name, &tokens)?;
+    ensure!(!living(&site, &tokens)?.is_empty(), "the old ones write on");
+    sleep(stall.saturating_sub(SHORT));
+    site.go_on(&supervisor_name(1))?;
+    site.wait_for("the supervisor to make up for it", |site| {
+        Ok(living(site, &tokens)?.is_empty())
+    })?;
+    site.go_on(&agent_name(1))?;
+    site.wait_until_succeeded(PATIENCE + stall)?;
+    let evidence = site.evidence()?;
+    println!("{}", evidence.summary());
+    evidence.check()?;
+    ensure!(!evidence.overlaps().is_empty(), "nothing was overtaken");
+    ensure!(evidence.refused() > 0, "no stale write was refused");
+    site.close()
+}
+
+#[test]
+fn what_a_stopped_host_writes_past_its_lease_is_refused() -> Result<()> {
+    stopped_host(SHORT)
+}
+
+#[test]
+#[ignore = "make test-full: 5 minutes"]
+fn a_host_stopped_for_three_minutes() -> Result<()> {
+    stopped_host(LONG)
+}
+
+/// stuck-fsync-leader: a coordinator that wakes with all its timers overdue expires nothing, and
+/// hosts that could not reach it have kept their own promise.
+#[test]
+fn a_stopped_coordinator_takes_nothing_away() -> Result<()> {
+    let mut site = Site::new(2)?;
+    site.start(2, 8)?;
+    let patient = Writer {
+        seconds: 40.0,
+        takeover: "60s",
+        shards: 2,
+        ..Writer::of("stop/patient")
+    };
+    let hasty = Writer {
+        seconds: 40.0,
+        takeover: "15s",
+        shards: 2,
+        ..Writer::of("stop/hasty")
+    };
+    patient.run(&mut site)?;
+    hasty.run(&mut site)?;
+    let all: Vec<Token> = [1, 2]
+        .iter()
+        .map(|&n| tokens_of(&site, &agent_name(n)))
+        .collect::<Result<Vec<_>>>()?
+        .concat();
+    site.stop(COORDINATOR)?;
+    sleep(Duration::from_secs(30));
+    let writing = living(&site, &all)?;
+    ensure!(writing.len() == 2, "only the patient write on: {writing:?}");
+    site.go_on(COORDINATOR)?;
+    site.wait_until_succeeded(PATIENCE)?;
+    let evidence = site.evidence()?;
+    println!("{}", evidence.summary());
+    evidence.check_without_overlap()?;
+    let patient = evidence.attempts().filter(|(p, _)| p.job == patient.name);
+    ensure!(patient.count() == 2, "an attempt was used up");
+    site.close()
+}
+
+#[test]
+fn an_agent_killed_while_its_coordinator_stands_still() -> Result<()> {
+    let (mut site, tokens) = two_hosts(&Writer {
+        ways: &["daemon"],
+        ..Writer::of("stop/coordinator-and-kill")
+    })?;
+    site.stop(COORDINATOR)?;
+    site.kill(&agent_name(1))?;
+    site.kill(&supervisor_name(1))?;
+    site.start_supervisor(1)?;
+    site.start_agent(1)?;
+    site.go_on(COORDINATOR)?;
+    for token in tokens {
+        wait_for_outcome(&mut site, token, AttemptOutcome::Lost)?;
+    }
+    site.wait_until_succeeded(PATIENCE)?;
+    site.evidence()?.check_without_overlap()?;
+    site.close()
+}
