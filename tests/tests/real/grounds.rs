@@ -26,20 +26,15 @@ impl Grounds {
     /// A command that starts this binary here.
     pub(crate) fn command(&self, binary: &Path) -> Command {
         let binary = self.binary.as_deref().unwrap_or(binary);
-        let mut command = match &self.namespaces {
-            Some(namespaces) => namespaces.command(binary),
-            None => Command::new(binary),
+        let cgroup = self.cgroup.as_deref();
+        let mut command = match (&self.namespaces, cgroup) {
+            (Some(namespaces), None) => namespaces.command(binary),
+            (None, None) => Command::new(binary),
+            (Some(namespaces), Some(cgroup)) => cgroup.command(namespaces.command(binary)),
+            (None, Some(cgroup)) => cgroup.command(Command::new(binary)),
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
-    }
-
-    /// Puts a process that was just started where it belongs.
-    pub(crate) fn settle(&self, pid: u32) -> Result<()> {
-        match &self.cgroup {
-            Some(cgroup) => cgroup.add(pid),
-            None => Ok(()),
-        }
     }
 
     pub(crate) fn seen_from_outside(&self, path: &Path) -> PathBuf {
@@ -133,8 +128,15 @@ impl Cgroup {
         Ok(Rc::new(Cgroup(path)))
     }
 
-    fn add(&self, pid: u32) -> Result<()> {
-        Ok(fs::write(self.0.join("cgroup.procs"), pid.to_string())?)
+    /// The same command, by a shell that goes in here before it becomes the program.
+    fn command(&self, inner: Command) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""])
+            .arg(&self.0)
+            .arg(inner.get_program())
+            .args(inner.get_args());
+        command
     }
 
     /// Everything in it, and in every cgroup below it, is gone in one instant.

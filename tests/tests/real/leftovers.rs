@@ -86,17 +86,31 @@ fn command_line(pid: i32) -> String {
     String::from_utf8_lossy(&bytes).replace('\0', " ")
 }
 
-/// Cgroups of any hierarchy that carry the site's name.
+/// Cgroups of any hierarchy that this site's supervisors have made.
 fn cgroups(site: &Path) -> Result<Vec<PathBuf>> {
-    let name = site.file_name().unwrap_or_default().to_string_lossy();
+    let entries = fs::read_dir(site)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let names: Vec<String> = entries
+        .filter(|path| path.is_dir())
+        .map(|path| cgroup_of(&path))
+        .collect();
     let mut found = Vec::new();
     for (_, mount) in cgroup_mounts()? {
-        find_named(&mount, &name, &mut found);
+        find_named(&mount, &names, &mut found);
     }
     Ok(found)
 }
 
-fn find_named(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
+/// How a supervisor of this directory names what it makes: by FNV-1a.
+fn cgroup_of(directory: &Path) -> String {
+    let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let bytes = directory.as_os_str().as_bytes();
+    format!(
+        "matins-{:016x}",
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash)
+    )
+}
+
+fn find_named(directory: &Path, names: &[String], found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(directory) else {
         return;
     };
@@ -105,10 +119,10 @@ fn find_named(directory: &Path, name: &str, found: &mut Vec<PathBuf>) {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        if entry.file_name().to_string_lossy().contains(name) {
+        if names.iter().any(|name| **name == *entry.file_name()) {
             found.push(path);
         } else {
-            find_named(&path, name, found);
+            find_named(&path, names, found);
         }
     }
 }

@@ -408,9 +408,6 @@ impl Site {
             .stderr(log)
             .spawn()
             .with_context(|| format!("starting {name}"))?;
-        if let Some(grounds) = self.grounds.get(name) {
-            grounds.settle(child.id())?;
-        }
         self.processes.insert(name.to_owned(), child);
         Ok(())
     }
