@@ -143,17 +143,23 @@ impl Cron {
     /// named cost a step each.
     pub(super) fn first_day(&self, from: i64, to: i64) -> Option<i64> {
         let mut day = from;
+        let mut date = date_of(day)?;
         while day <= to {
-            let date = date_of(day)?;
             if self.names_day(date) {
                 return Some(day);
             }
-            day += if !self.names_year(date) {
+            let step = if !self.names_year(date) {
                 days_in_year(date) - i64::from(date.ordinal0())
             } else if !self.names_month(date) {
                 i64::from(date.num_days_in_month()) - i64::from(date.day0())
             } else {
                 1
+            };
+            day += step;
+            date = if step == 1 {
+                date.succ_opt()?
+            } else {
+                date_of(day)?
             };
         }
         None

@@ -6,7 +6,7 @@
 //! UTC plus a constant. What a change of the clock left out or repeats shows at a piece's start
 //! as the distance between its first local time and the last that was seen before it.
 
-use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
+use chrono::{DateTime, Datelike, NaiveDateTime, Offset, TimeZone, Timelike};
 use chrono_tz::Tz;
 
 use super::cron::SECONDS_A_DAY;
@@ -125,9 +125,16 @@ pub(super) fn local(local_ms: i64) -> NaiveDateTime {
         .naive_utc()
 }
 
-/// `2026-03-29T02:30:00`, with a fraction only where there is one.
+/// `2026-03-29T02:30:00`, with a fraction only where there is one. Written out here: every fire
+/// has one, and chrono would read [`LOCAL_FORM`] anew for each.
 pub(crate) fn local_text(local: NaiveDateTime) -> String {
-    local.format(LOCAL_FORM).to_string()
+    let (year, month, day) = (local.year(), local.month(), local.day());
+    let (hour, minute, second) = (local.hour(), local.minute(), local.second());
+    let mut text = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}");
+    if local.nanosecond() != 0 {
+        text.push_str(&local.format("%.f").to_string());
+    }
+    text
 }
 
 /// Reads the form of [`local_text`].
@@ -136,3 +143,18 @@ pub(crate) fn parse_local(text: &str) -> Option<NaiveDateTime> {
 }
 
 const LOCAL_FORM: &str = "%Y-%m-%dT%H:%M:%S%.f";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_times_are_written_in_their_form() {
+        for ms in [0, 1, 250, 951_782_400_000, 253_402_300_799_999] {
+            let local = local(ms);
+            let text = local_text(local);
+            assert_eq!(text, local.format(LOCAL_FORM).to_string());
+            assert_eq!(parse_local(&text), Some(local));
+        }
+    }
+}
