@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from typing import Iterator, Optional
 
-BINARIES = "/usr/lib/postgresql/*/bin"  # where Debian keeps them, newest version last
+BINARIES = "/usr/lib/postgresql/[0-9]*/bin"  # where Debian keeps them, one directory for each version
 START_SECONDS = 30
 
 
@@ -47,9 +47,9 @@ def private_postgres() -> Iterator[str]:
 
 
 def find_binaries() -> pathlib.Path:
-    found = sorted(glob.glob(BINARIES), key=lambda path: int(path.split("/")[-2]) if path.split("/")[-2].isdigit() else 0)
+    found = [pathlib.Path(path) for path in glob.glob(BINARIES)]
     if found:
-        return pathlib.Path(found[-1])
+        return max(found, key=lambda path: int(path.parent.name))
     pg_ctl = shutil.which("pg_ctl")
     if pg_ctl is None:
         raise NoPostgres("no PostgreSQL server is installed here; install the package postgresql")

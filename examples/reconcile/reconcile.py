@@ -167,7 +167,9 @@ def parse_command(environment: Mapping[str, str]) -> tuple[argparse.Namespace, A
         f" Exit status: {EXIT_DONE} done; {EXIT_FAILED} failed, try again; {EXIT_USAGE} usage;"
         f" {EXIT_REFUSED} refused, because this process was replaced.",
     )
-    parser.add_argument("--books", metavar="DIR", type=pathlib.Path, required=True, help="holds DATE/bank.csv and ledger.csv")
+    parser.add_argument(
+        "--books", metavar="DIR", type=pathlib.Path, required=True, help="holds DATE/bank.csv and DATE/ledger.csv"
+    )
     parser.add_argument("--date", metavar="DATE", type=parse_date, required=True, help="such as 2026-11-28")
     parser.add_argument("--shard", metavar="K/N", type=parse_shard, required=True, help="counted from 0: 0/12 to 11/12")
     parser.add_argument(

@@ -90,7 +90,8 @@ class Books(unittest.TestCase):
     def test_that_are_broken_are_refused_with_their_line(self) -> None:
         good = b"a,2026-11-28,0,EUR,1.00,\n"
         for bad in (b"b,2026-11-28,0,EUR\n", b"b,2026-11-28,0,EUR,1.0.0,\n", b"b,2026-11-28,0,EUR,NaN,\n", b"\n",
-                    b",2026-11-28,0,EUR,1.00,\n", b'b,2026-11-28,0,EUR,1.00,"cut off\n', b"b,2026-11-28,0,EUR,1.00,\xff\n"):
+                    b",2026-11-28,0,EUR,1.00,\n", b'b,2026-11-28,0,EUR,1.00,"cut off\n',
+                    b"b,2026-11-28,0,EUR,1.00,\xff\n"):
             with self.subTest(bad), self.assertRaisesRegex(BadBook, r"bank\.csv:3: not a payment: "):
                 self.read(self.header + good + bad + good)
         with self.assertRaisesRegex(BadBook, "the first line does not name the fields"):
@@ -262,8 +263,8 @@ class OnEitherDatabase:
         self.attempt(shards=1, token=1)
         self.assert_verifies()
         for change, undo, verdict in (
-            ("UPDATE differences SET kind = 'x' WHERE kind = 'date'", "UPDATE differences SET kind = 'date' WHERE kind = 'x'",
-             "not found"),
+            ("UPDATE differences SET kind = 'x' WHERE kind = 'date'",
+             "UPDATE differences SET kind = 'date' WHERE kind = 'x'", "not found"),
             ("UPDATE lines_read SET bank = bank - 1", "UPDATE lines_read SET bank = bank + 1", "lines of the bank"),
             ("UPDATE settlements SET differences = differences + 1 WHERE kind = 'date'",
              "UPDATE settlements SET differences = differences - 1 WHERE kind = 'date'", "published"),
@@ -316,14 +317,16 @@ class OnPostgres(OnEitherDatabase, unittest.TestCase):
     def setUp(self) -> None:
         self.prepare()
         with contextlib.closing(open_database(self.address)) as database:
-            database.write("TRUNCATE differences, lines_read, settlements, matins.jobs, matins.shards, matins.publications")
+            database.write("TRUNCATE differences, lines_read, settlements")
+            database.write("TRUNCATE matins.jobs, matins.shards, matins.publications")
 
 
 class BadUsage(unittest.TestCase):
     def check(self, program: str, message: str, *arguments: str, **environment: str) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MATINS_")}
         outcome = subprocess.run(
-            [sys.executable, HERE / program, *arguments], env={**inherited, **environment}, capture_output=True, text=True
+            [sys.executable, HERE / program, *arguments], env={**inherited, **environment},
+            capture_output=True, text=True,
         )
         self.assertEqual(outcome.returncode, 2, outcome.stderr)
         self.assertIn(message, outcome.stderr)

@@ -5,10 +5,10 @@
 --
 -- What each statement promises, and to whom, is in docs/GUARD.md. A job calls
 --
---     SELECT matins.claim(job, fire_time, shard, token, fence);            at its start, committed before anything else
+--     SELECT matins.claim(job, fire_time, shard, token, fence);            at its start, and commits
 --     SELECT matins.guard(job, fire_time, shard, token, fence);            first in every transaction that writes
 --     SELECT matins.done(job, fire_time, shard, shards, token, fence);     with, or after, its last write
---     SELECT matins.publish(job, fire_time, shard, shards, token, fence);  in a transaction of its own: true, publish now
+--     SELECT matins.publish(job, fire_time, shard, shards, token, fence);  in one of its own; where true, publish
 --
 -- Rows are locked in one order everywhere: job, publication, shards. Who only checks shares its locks, so shards do
 -- not wait for each other; who replaces somebody waits for that one's open transactions to end.

@@ -15,6 +15,7 @@
 -- These four are views: what is inserted is checked and noted in the tables, and each statement fails, with all it has
 -- done, when this process was replaced. Their arguments come as they are, from any language: a number bound as text is
 -- the number, and what is none is refused rather than compared as text, which would be greater than all numbers.
+-- (Some lines here are long: the text of RAISE is one literal.)
 
 BEGIN IMMEDIATE;
 
@@ -92,7 +93,8 @@ BEGIN
                           WHERE job = NEW.job AND fire_time = NEW.fire_time AND shard = CAST(NEW.shard AS INTEGER)
                             AND token = CAST(NEW.token AS INTEGER))
           OR (NEW.fence IS NOT NULL
-              AND NOT EXISTS (SELECT 1 FROM matins_jobs WHERE job = NEW.job AND fence = CAST(NEW.fence AS INTEGER)))
+              AND NOT EXISTS (SELECT 1 FROM matins_jobs
+                               WHERE job = NEW.job AND fence = CAST(NEW.fence AS INTEGER)))
         THEN RAISE(ABORT, 'matins: this token has not claimed this shard: insert the same values into matins_claim first')
     END;
 END;

@@ -148,7 +148,11 @@ class SqliteSession(Session):
 
 
 class PostgresSession(Session):
-    BEGINNINGS = tuple(f"BEGIN ISOLATION LEVEL {level}" for level in ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"))
+    BEGINNINGS = (
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    )
     CONFLICTS = ("40001", "55P03")  # serialization failure, lock timeout; a deadlock is none of them
 
     def __init__(self, address: str, *settings: str) -> None:
