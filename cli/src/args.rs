@@ -68,8 +68,11 @@ pub(crate) enum Command {
     Confirm(Confirm),
     /// Write what an attempt printed, byte for byte
     Logs(Logs),
-    /// Show when an expression, a job or a manifest fires
+    /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
+    /// Measure what this machine carries
+    #[command(subcommand)]
+    Bench(Bench),
     /// Print the JSON Schema of a manifest, by which editors complete and check
     Schema,
     /// Run a whole Matins of your own from a directory of manifests
@@ -282,11 +285,25 @@ pub(crate) struct Next {
     /// How many fires
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) count: u32,
-    /// How the answer is written: json is an array of instants in UTC and no more
+    /// Say in words what the schedule does, and what may surprise
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// How the answer is written: json is an array of instants in UTC, with
+    /// --explain an object
     #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Text,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Bench {
+    /// Next fires of usual schedules, and manifests parsed, on one core
+    Next {
+        /// How the answer is written
+        #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+        output: Text,
+    },
 }
 
 /// How a cron expression is read.

@@ -56,6 +56,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Confirm(options) => commands::act::confirm(&options),
         Command::Logs(options) => commands::logs::logs(&options),
         Command::Next(options) => commands::next::next(&options),
+        Command::Bench(what) => commands::bench::bench(&what),
         Command::Schema => commands::schema::schema(),
         Command::Ca(what) => commands::ca::ca(what),
         Command::Guard(options) => commands::guard::guard(&options),

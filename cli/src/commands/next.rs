@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use jobs::{Manifest, Schedule, ScheduleSpec};
+use jobs::{Explanation, Manifest, Schedule, ScheduleSpec};
 use protocol::api::JobDetail;
 use protocol::{JobName, WallMs};
+use serde_json::{Value, json};
 
 use crate::args::{Next, Text};
 use crate::clock::now;
 use crate::commands::apply::read_all;
 use crate::failure::Failure;
 use crate::output::{print, print_json, talk};
-use crate::text::{Table, count, printable};
+use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
 
 /// A schedule and where it is from.
 struct Asked {
@@ -149,13 +150,30 @@ fn show_json(options: &Next, asked: &[Asked], after: WallMs) -> Result<(), Failu
         if let Some(shortage) = asked.shortage(options, fires.len(), after) {
             talk(&shortage);
         }
-        let fires: Vec<String> = fires.iter().map(|fire| fire.at.to_rfc3339()).collect();
+        let mut answer: Value = fires.iter().map(|fire| fire.at.to_rfc3339()).collect();
+        if options.explain {
+            answer = explained(asked.schedule.explain(after), answer);
+        }
         match &asked.job {
-            Some(job) if !options.files.is_empty() => by_name.insert(job.to_string(), fires),
-            _ => return print_json(&fires),
+            Some(job) if !options.files.is_empty() => by_name.insert(job.to_string(), answer),
+            _ => return print_json(&answer),
         };
     }
     print_json(&by_name)
+}
+
+/// Explanation and fires in one object; each warning with its text beside its facts.
+fn explained(explanation: Explanation, fires: Value) -> Value {
+    let warnings: Vec<Value> = explanation
+        .warnings
+        .iter()
+        .map(|warning| {
+            let mut value = json!(warning);
+            value["text"] = warning.to_string().into();
+            value
+        })
+        .collect();
+    json!({ "sentence": explanation.sentence, "warnings": warnings, "fires": fires })
 }
 
 fn show_text(options: &Next, asked: &Asked, after: WallMs) -> String {
@@ -167,6 +185,9 @@ fn show_text(options: &Next, asked: &Asked, after: WallMs) -> String {
         spec.dialect,
         spec.timezone
     );
+    if options.explain {
+        text.push_str(&words(&asked.schedule.explain(after)));
+    }
     let fires = asked.fires(options, after);
     let faces: Vec<_> = fires.iter().map(|fire| asked.schedule.face(fire)).collect();
     let noted = faces.iter().any(|face| face.note.is_some());
@@ -195,6 +216,19 @@ fn show_text(options: &Next, asked: &Asked, after: WallMs) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The sentence, the warnings set off by `!`, and an empty line.
+fn words(explanation: &Explanation) -> String {
+    let mut lines = wrap(&explanation.sentence, LINE_WIDTH);
+    for warning in &explanation.warnings {
+        let parts = wrap(&warning.to_string(), LINE_WIDTH - 4);
+        lines.extend(parts.iter().enumerate().map(|(i, part)| {
+            let mark = if i == 0 { "  ! " } else { "    " };
+            format!("{mark}{part}")
+        }));
+    }
+    lines.join("\n") + "\n\n"
 }
 
 /// `+08:00`, with seconds where an old zone has some.

@@ -108,6 +108,46 @@ UTC                   LOCAL TIME               OFFSET  NOTE
 }
 
 #[test]
+fn a_schedule_is_explained() {
+    let place = Place::new();
+    let arguments = [
+        "next",
+        "30 1 13 * 5",
+        "--timezone",
+        "Europe/London",
+        "--after",
+        "2024-10-20T00:00:00Z",
+        "--count",
+        "1",
+        "--explain",
+    ];
+    let out = place.matins(&arguments).done();
+    fits(&out);
+    assert_eq!(
+        out,
+        "\
+30 1 13 * 5  (vixie, Europe/London)
+At 01:30 on the 13th of every month, and also on Friday.
+  ! a day needs to satisfy only one of the two day fields: it fires on the 13th
+    and also on Friday, not only where both agree
+
+UTC                   LOCAL TIME               OFFSET
+2024-10-25T00:30:00Z  Fri 2024-10-25 01:30:00  +01:00
+"
+    );
+    let mut arguments = arguments.to_vec();
+    arguments.extend(["--output", "json"]);
+    let out: Value = serde_json::from_str(&place.matins(&arguments).done()).unwrap();
+    assert_eq!(
+        out["sentence"],
+        "At 01:30 on the 13th of every month, and also on Friday."
+    );
+    assert_eq!(out["fires"], serde_json::json!(["2024-10-25T00:30:00Z"]));
+    assert_eq!(out["warnings"][0]["kind"], "either_day");
+    assert!(out["warnings"][0]["text"].is_string());
+}
+
+#[test]
 fn times_far_away_are_answered() {
     let place = Place::new();
     for (after, first) in [

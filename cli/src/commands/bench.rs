@@ -1,0 +1,140 @@
+//! `matins bench`: what this machine carries. Nothing here is a test; a figure is as good as the
+//! quiet around it.
+
+use std::time::Instant;
+
+use jobs::{Dialect, Schedule, ScheduleSpec, parse_manifests};
+use protocol::WallMs;
+use serde_json::json;
+
+use crate::args::{Bench, Text};
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+
+/// Schedules as sites have them: all dialects, zones with and without daylight saving time, some
+/// that fire every minute and some that fire once a quarter.
+const SCHEDULES: [(Dialect, &str, &str); 16] = [
+    (Dialect::Vixie, "*/5 8-18 * * mon-fri", "Asia/Shanghai"),
+    (Dialect::Vixie, "30 2 * * *", "America/New_York"),
+    (Dialect::Vixie, "30 23 * * *", "Asia/Shanghai"),
+    (Dialect::Vixie, "0 6 1,15 * *", "Europe/Berlin"),
+    (Dialect::Vixie, "0 0 13 * 5", "Europe/London"),
+    (Dialect::Vixie, "* * * * *", "Etc/UTC"),
+    (Dialect::Vixie, "15 3 * * sun", "Australia/Sydney"),
+    (Dialect::Vixie, "0 4 1 1,4,7,10 *", "America/Sao_Paulo"),
+    (Dialect::Quartz, "0 30 2 * * ?", "Europe/Berlin"),
+    (Dialect::Quartz, "0/15 * * * * ?", "America/New_York"),
+    (Dialect::Quartz, "0 0 9 LW * ?", "Europe/Paris"),
+    (Dialect::Quartz, "0 0 12 ? * 6#3", "Australia/Lord_Howe"),
+    (Dialect::Quartz, "0 10 4 ? * MON-FRI", "Africa/Casablanca"),
+    (Dialect::Kubernetes, "5/15 * * * *", "America/Los_Angeles"),
+    (Dialect::Kubernetes, "0 3 * * ?", "Europe/Dublin"),
+    (Dialect::Kubernetes, "@weekly", "Pacific/Auckland"),
+];
+
+const FIRES: usize = 1_000_000;
+
+const MANIFESTS: usize = 100_000;
+
+/// 2026-01-01T00:00:00Z.
+const START: WallMs = WallMs(1_767_225_600_000);
+
+pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
+    match what {
+        Bench::Next { output } => next(*output),
+    }
+}
+
+fn next(output: Text) -> Result<(), Failure> {
+    let schedules = SCHEDULES.map(|(dialect, cron, timezone)| schedule(dialect, cron, timezone));
+    let fires_s = seconds(|| next_fires(&schedules));
+    let manifests: Vec<String> = (0..MANIFESTS).map(manifest).collect();
+    let manifests_s = seconds(|| {
+        for manifest in &manifests {
+            let read = parse_manifests("bench", manifest);
+            assert!(
+                read.is_ok_and(|read| read.len() == 1),
+                "it is a good manifest"
+            );
+        }
+    });
+    let per_s = FIRES as f64 / fires_s;
+    let manifests_per_s = MANIFESTS as f64 / manifests_s;
+    match output {
+        Text::Json => print_json(&json!({
+            "fires": FIRES,
+            "fires_s": fires_s,
+            "per_s": per_s,
+            "manifests": MANIFESTS,
+            "manifests_s": manifests_s,
+            "manifests_per_s": manifests_per_s,
+            "tzdata": jobs::tzdata_version(),
+        })),
+        Text::Text => print(&format!(
+            "next fires of {} schedules: {FIRES} in {fires_s:.2} s, {per_s:.0} a second\n\
+             manifests parsed: {MANIFESTS} in {manifests_s:.2} s, {manifests_per_s:.0} a second\n",
+            SCHEDULES.len()
+        )),
+    }
+}
+
+/// Asks all schedules in turn, each for the fire after its last, as a trigger with many jobs does.
+fn next_fires(schedules: &[Schedule]) {
+    let mut last = vec![START; schedules.len()];
+    for _ in 0..FIRES / schedules.len() {
+        for (schedule, last) in schedules.iter().zip(&mut last) {
+            // The rare ones come to the end of the years that schedules name, and begin again.
+            *last = schedule
+                .next_after(START, *last)
+                .map_or(START, |fire| fire.at);
+        }
+    }
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let begun = Instant::now();
+    work();
+    begun.elapsed().as_secs_f64()
+}
+
+fn schedule(dialect: Dialect, cron: &str, timezone: &str) -> Schedule {
+    Schedule::parse(&ScheduleSpec {
+        cron: cron.to_owned(),
+        timezone: timezone.to_owned(),
+        dialect,
+    })
+    .expect("the list above is read by a test")
+}
+
+/// A manifest of usual length, no two alike.
+fn manifest(n: usize) -> String {
+    let (dialect, cron, timezone) = SCHEDULES[n % SCHEDULES.len()];
+    format!(
+        "name: bench/job-{n}\n\
+         purpose: Match yesterday's ledger with the bank files and write the settlement table.\n\
+         owner: finance-oncall\n\
+         repeatable: {{ safe: true, how: \"full recompute, replaces the day\" }}\n\
+         schedule: {{ cron: \"{cron}\", timezone: {timezone}, dialect: {dialect} }}\n\
+         misfire: {{ policy: run_now, after: 60s }}\n\
+         overlap: queue\n\
+         expected_duration: 40m\n\
+         timeout: 15m\n\
+         shards: 32\n\
+         retry: {{ at_most: 3, backoff: [1m, 5m, 30m] }}\n\
+         run:\n  exec: [\"/opt/jobs/reconcile\", \"--date\", \"{{fire_date-1d}}\", \"--shard\", \"{{shard}}/{{shards}}\"]\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_is_in_order() {
+        for (n, (dialect, cron, timezone)) in SCHEDULES.into_iter().enumerate() {
+            let schedule = schedule(dialect, cron, timezone);
+            let read = parse_manifests("bench", &manifest(n)).unwrap();
+            assert_eq!(read[0].schedule(), &schedule);
+        }
+    }
+}
