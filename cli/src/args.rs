@@ -102,12 +102,16 @@ pub(crate) struct Asking {
 
 #[derive(Args, Debug)]
 pub(crate) struct Apply {
-    /// A manifest file, or a directory whose *.yaml and *.yml are read; may be repeated
+    /// A manifest file, or a directory whose *.yaml and *.yml are read, those below it too; may be
+    /// repeated
     #[arg(long = "file", short = 'f', value_name = "FILE|DIR", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Delete the jobs of the same namespaces that are not in these files
     #[arg(long)]
     pub(crate) prune: bool,
+    /// Only say what would be created, changed and deleted, and when it fires then
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) asking: Asking,
 }
@@ -265,7 +269,8 @@ pub(crate) struct Next {
     /// the coordinator, such as `finance/reconcile`
     #[arg(value_name = "EXPR|JOB", required_unless_present = "files")]
     pub(crate) what: Option<String>,
-    /// A manifest file, or a directory whose *.yaml and *.yml are read; may be repeated
+    /// A manifest file, or a directory whose *.yaml and *.yml are read, those below it too; may be
+    /// repeated
     #[arg(
         long = "file",
         short = 'f',

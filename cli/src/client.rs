@@ -185,6 +185,18 @@ impl Client {
         self.read(answer, Effect::Some)
     }
 
+    /// Asks with a body; whatever becomes of it, nothing is changed.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let answer = self
+            .started(self.agent.post(self.at(path)), &[])
+            .send_json(body);
+        self.read(answer, Effect::None)
+    }
+
     pub(crate) fn delete(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
         let request = self.started(self.agent.delete(self.at(path)), &[]);
         let answer = request.force_send_body().send_json(body);

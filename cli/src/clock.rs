@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use chrono_tz::Tz;
 use protocol::{DurationMs, WallMs};
 
@@ -43,6 +43,17 @@ pub(crate) fn in_zone_unless_utc(at: WallMs, zone: Tz) -> Option<String> {
     let local = DateTime::<Utc>::from_timestamp_millis(at.0)?.with_timezone(&zone);
     let text = local.format("%Y-%m-%d %H:%M:%S %:z").to_string();
     (!text.ends_with("+00:00")).then_some(text)
+}
+
+/// `2026-11-29T10:10:00+08:00`, as the zone's own clock shows an instant.
+pub(crate) fn rfc3339_in(at: WallMs, zone: Tz) -> String {
+    DateTime::<Utc>::from_timestamp_millis(at.0).map_or_else(
+        || at.to_string(),
+        |t| {
+            t.with_timezone(&zone)
+                .to_rfc3339_opts(SecondsFormat::Secs, false)
+        },
+    )
 }
 
 /// A length of time as precise as a person wants it: `12ms`, `1.2s`, `47s`, `4m12s`, `3h05m`, `2d4h`.
@@ -99,5 +110,9 @@ mod tests {
             Some("2026-11-29 10:10:00 +08:00")
         );
         assert_eq!(in_zone_unless_utc(at, Tz::Etc__UTC), None);
+        assert_eq!(
+            rfc3339_in(at, Tz::Asia__Shanghai),
+            "2026-11-29T10:10:00+08:00"
+        );
     }
 }

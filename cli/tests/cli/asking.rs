@@ -10,13 +10,13 @@ use crate::place::{Place, Running, Said, fits, manifest, wait_for};
 const ECHO: &str = "[\"echo\", \"hello\"]";
 const YEARLY: &str = "0 0 1 1 *";
 
-struct House {
-    place: Place,
+pub(crate) struct House {
+    pub(crate) place: Place,
     _coordinator: Running,
 }
 
 impl House {
-    fn new() -> House {
+    pub(crate) fn new() -> House {
         let place = Place::new();
         place
             .matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"])
@@ -57,17 +57,17 @@ impl House {
         }
     }
 
-    fn matins(&self, arguments: &[&str]) -> Said {
+    pub(crate) fn matins(&self, arguments: &[&str]) -> Said {
         self.place.matins(arguments)
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut arguments = arguments.to_vec();
         arguments.extend(["--output", "json"]);
         serde_json::from_str(&self.matins(&arguments).done()).unwrap()
     }
 
-    fn apply(&self, file: &str, content: &str) -> String {
+    pub(crate) fn apply(&self, file: &str, content: &str) -> String {
         self.place.write(file, content);
         self.matins(&["apply", "-f", file]).done()
     }

@@ -9,5 +9,6 @@ mod manifests;
 mod next;
 mod parts;
 mod place;
+mod plan;
 mod schema;
 mod usage;

@@ -7,6 +7,7 @@
 //! The same reader serves the ledger: a manifest's canonical JSON has the manifest's own form
 //! with every default written out, and reading it back judges it again.
 
+mod changes;
 mod command;
 mod elsewhere;
 mod form;
@@ -30,10 +31,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::schedule::{Schedule, ScheduleSpec, parse_local};
 use crate::size::show_size;
+pub use changes::{FieldChange, manifest_changes};
 use placeholder::{Argument, Filling};
 pub use problem::Problem;
 use problem::Problems;
 pub use schema::manifest_schema;
+pub use source::FILE_BYTES_MAX;
 
 /// A job as its owner describes it. Made only by [`parse_manifests`] and [`Manifest::from_json`].
 #[derive(Clone, Debug, PartialEq, Eq)]

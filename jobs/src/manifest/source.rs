@@ -6,8 +6,8 @@
 
 use super::problem::{Place, Problems};
 
-/// Longest file read, in bytes.
-const FILE_BYTES_MAX: usize = 1 << 20;
+/// Longest file of manifests that is read, in bytes.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Most documents of one file.
 const DOCUMENTS_MAX: usize = 1000;
@@ -27,10 +27,7 @@ pub(super) fn text<'a>(bytes: &'a [u8], problems: &mut Problems) -> Option<&'a s
         problems.push(
             start,
             "",
-            format!(
-                "the file has {} bytes, and at most {FILE_BYTES_MAX} are read",
-                bytes.len()
-            ),
+            format!("the file has more than {FILE_BYTES_MAX} bytes"),
             "split it into several files",
         );
         return None;

@@ -1,0 +1,168 @@
+//! `matins apply`: jobs from manifests.
+//!
+//! Everything is read and judged here before anything is sent, so that a directory with one
+//! mistake in it changes nothing. The coordinator judges each manifest again.
+
+mod files;
+mod plan;
+
+use std::collections::BTreeSet;
+
+use jobs::Manifest;
+use protocol::api::{DeleteJobRequest, Job, PutJobAnswer, PutJobRequest};
+use protocol::{JobName, WallMs};
+use serde_json::json;
+
+use crate::args::Apply;
+use crate::client::Client;
+use crate::commands::asking_user;
+use crate::failure::{Failure, Status, Told};
+use crate::output::{Format, print, print_json, talk};
+use crate::text::{Table, count};
+pub(crate) use files::read_all;
+
+/// What became of the manifests that were sent.
+pub(crate) struct Applied {
+    pub(crate) answers: Vec<PutJobAnswer>,
+    pub(crate) deleted: Vec<JobName>,
+    /// Of jobs that were refused; the others stand.
+    pub(crate) refused: Vec<Told>,
+}
+
+pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
+    let manifests = read_all(&options.files)?;
+    let client = options.asking.target.find()?;
+    if options.dry_run {
+        return plan::plan(options, &client, &manifests);
+    }
+    let (mut applied, end) = put_all(&client, &manifests);
+    let end = end.and_then(|()| {
+        if options.prune && applied.refused.is_empty() {
+            prune(&client, &manifests, &mut applied)?;
+        }
+        Ok(())
+    });
+    // What was done is said even where the rest failed.
+    match options.asking.output {
+        Format::Json => print_json(&applied.to_json())?,
+        Format::Table if applied.is_empty() => {}
+        Format::Table => print(&applied.to_table().render())?,
+    }
+    for refusal in &applied.refused {
+        talk(&refusal.to_string());
+    }
+    end?;
+    if applied.refused.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        format!("applying {}", count(manifests.len() as u64, "job")),
+        format!(
+            "{} refused as said above, {} applied",
+            applied.refused.len(),
+            applied.answers.len()
+        ),
+        if options.prune {
+            "correct what was refused and apply again; nothing was pruned"
+        } else {
+            "correct what was refused and apply again"
+        },
+    ))
+}
+
+/// Sends every manifest. Stops early only where nobody answers any more.
+pub(crate) fn put_all(client: &Client, manifests: &[Manifest]) -> (Applied, Result<(), Failure>) {
+    let mut applied = Applied {
+        answers: Vec::new(),
+        deleted: Vec::new(),
+        refused: Vec::new(),
+    };
+    for manifest in manifests {
+        let request = PutJobRequest {
+            // JSON is YAML, and one file may hold several manifests: each is sent in its
+            // canonical form.
+            manifest: manifest.to_json(),
+            by: asking_user(),
+        };
+        match client.put(&path_of(&manifest.name), &request) {
+            Ok(answer) => applied.answers.push(answer),
+            Err(Failure::Told(told)) if told.status != Status::Unreachable => {
+                applied.refused.push(told);
+            }
+            Err(failure) => return (applied, Err(failure)),
+        }
+    }
+    (applied, Ok(()))
+}
+
+/// Deletes the jobs of the manifests' namespaces that have no manifest.
+fn prune(client: &Client, manifests: &[Manifest], applied: &mut Applied) -> Result<(), Failure> {
+    for job in unmentioned(client, manifests)? {
+        let request = DeleteJobRequest { by: asking_user() };
+        match client.delete(&path_of(&job), &request) {
+            Ok(()) => applied.deleted.push(job),
+            Err(Failure::Told(told)) if told.status != Status::Unreachable => {
+                applied.refused.push(told);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// The jobs in force in the manifests' namespaces that have no manifest.
+fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<JobName>, Failure> {
+    let namespaces: BTreeSet<&str> = manifests.iter().map(|m| m.name.namespace()).collect();
+    let kept: BTreeSet<&JobName> = manifests.iter().map(|m| &m.name).collect();
+    let known: Vec<Job> = client.get("/api/v1/jobs", &[])?;
+    Ok(known
+        .into_iter()
+        .map(|job| job.job)
+        .filter(|job| namespaces.contains(job.namespace()) && !kept.contains(job))
+        .collect())
+}
+
+fn path_of(job: &JobName) -> String {
+    format!("/api/v1/jobs/{}/{}", job.namespace(), job.name())
+}
+
+impl Applied {
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.deleted.is_empty()
+    }
+
+    fn to_table(&self) -> Table {
+        let mut table = Table::new(&["~JOB", "RESULT", "VERSION", "NEXT FIRE"]);
+        for answer in &self.answers {
+            table.row(vec![
+                answer.job.to_string(),
+                answer.result.clone(),
+                answer.version.to_string(),
+                answer
+                    .next_fire
+                    .map_or_else(String::new, WallMs::to_rfc3339),
+            ]);
+        }
+        for job in &self.deleted {
+            table.row(vec![
+                job.to_string(),
+                "deleted".to_owned(),
+                String::new(),
+                String::new(),
+            ]);
+        }
+        table
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let deleted = self
+            .deleted
+            .iter()
+            .map(|job| json!({"job": job, "result": "deleted"}));
+        self.answers
+            .iter()
+            .map(|answer| json!(answer))
+            .chain(deleted)
+            .collect()
+    }
+}
