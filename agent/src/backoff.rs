@@ -31,7 +31,7 @@ impl Backoff {
     pub(crate) fn wait(&mut self, random: u32) -> Duration {
         let highest = (self.last * 3).min(self.longest).max(self.shortest);
         let share = f64::from(random) / f64::from(u32::MAX);
-        self.last = self.shortest + (highest - self.shortest).mul_f64(share);
+        self.last = self.shortest + highest.saturating_sub(self.shortest).mul_f64(share);
         self.last
     }
 
@@ -106,7 +106,7 @@ mod tests {
                 let mut latest = Duration::ZERO;
                 for _ in 0..AGENTS {
                     let heard = heard_at(back, &mut random);
-                    latest = latest.max(heard - back);
+                    latest = latest.max(heard.saturating_sub(back));
                     *tenths.entry(heard.as_millis() / 100).or_insert(0) += 1;
                 }
                 let most = tenths.values().copied().max().unwrap_or(0);

@@ -58,6 +58,8 @@ enum End {
     Send(#[source] SendError),
     #[error("it did not read a message for {} s", SEND_LIMIT.as_secs())]
     Unread,
+    #[error("it opened a stream that nobody asked for")]
+    Uninvited,
     #[error("drawing a nonce")]
     Random(#[source] getrandom::Error),
     #[error(transparent)]
@@ -129,7 +131,8 @@ impl Hall {
         };
         let mut writer = tokio::spawn(write(sender, queue));
         let end = tokio::select! {
-            end = self.read(conn, &name, &mut receiver) => end,
+            end = self.read(conn, &name, &connection, &mut receiver) => end,
+            end = uninvited(&connection) => end,
             end = &mut writer => written(end),
         };
         writer.abort();
@@ -140,7 +143,13 @@ impl Hall {
     }
 
     /// Hands what the agent says to the core, until it cannot be understood.
-    async fn read(&self, conn: ConnId, name: &AgentName, receiver: &mut ControlReceiver) -> End {
+    async fn read(
+        &self,
+        conn: ConnId,
+        name: &AgentName,
+        connection: &Connection,
+        receiver: &mut ControlReceiver,
+    ) -> End {
         let nonce = match getrandom::u64() {
             Ok(drawn) => Nonce(drawn),
             Err(error) => return End::Random(error),
@@ -148,6 +157,7 @@ impl Hall {
         self.engine.send(Input::Connected {
             conn,
             name: name.clone(),
+            certificate: connection.peer_lifetime(),
             nonce,
         });
         let room = Arc::new(Semaphore::new(INCOMING_MAX));
@@ -177,6 +187,15 @@ impl Hall {
                 room,
             });
         }
+    }
+}
+
+/// Whatever is bulky this side asks for; an agent that opens a stream of its own is not one of
+/// ours.
+async fn uninvited(connection: &Connection) -> End {
+    match connection.accept_bulk().await {
+        Ok(_) => End::Uninvited,
+        Err(error) => End::NoControl(error),
     }
 }
 

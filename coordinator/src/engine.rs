@@ -17,7 +17,7 @@ use coordinator_core::clock::ClockGate;
 use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
 use ledger::{Done, Proposal};
 use protocol::message::{AgentMessage, Nonce};
-use protocol::{AgentName, DurationMs, Epoch, Now};
+use protocol::{AgentName, DurationMs, Epoch, Lifetime, Now};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::clock::read_now;
@@ -47,6 +47,7 @@ pub(crate) enum Input {
     Connected {
         conn: ConnId,
         name: AgentName,
+        certificate: Lifetime,
         nonce: Nonce,
     },
     Message {
@@ -251,9 +252,14 @@ impl Scheduler {
 
     fn handle(&mut self, input: Input, now: Now) {
         match input {
-            Input::Connected { conn, name, nonce } => {
-                self.core.handle_connected(conn, name, nonce, now);
-            }
+            Input::Connected {
+                conn,
+                name,
+                certificate,
+                nonce,
+            } => self
+                .core
+                .handle_connected(conn, name, certificate, nonce, now),
             Input::Message {
                 conn,
                 message,
@@ -343,7 +349,7 @@ mod tests {
     use jobs::parse_manifests;
     use ledger::Store;
     use protocol::message::Incarnation;
-    use protocol::{JobName, Rules};
+    use protocol::{JobName, Rules, WallMs};
 
     use super::*;
     use crate::committer;
@@ -354,6 +360,10 @@ mod tests {
         let config = Config {
             node: "c1".to_owned(),
             incarnation: Incarnation(1),
+            certificate: Lifetime {
+                from: WallMs(0),
+                until: WallMs(i64::MAX),
+            },
         };
         let set = store.working_set().unwrap();
         let core = Core::new(config, set, read_now(), Rules::all());

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use coordinator_core::{Config, Core};
 use ledger::{Store, StoreError};
-use protocol::Rules;
 use protocol::message::Incarnation;
+use protocol::{Lifetime, Rules};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -120,7 +120,12 @@ pub async fn run_until(
     let (listener, api_address) = bind_api(options.api_addr).await?;
 
     let roster = Arc::new(Roster::default());
-    let threads = Threads::start(store, &options.node, Arc::clone(&roster))?;
+    let threads = Threads::start(
+        store,
+        &options.node,
+        identity.lifetime(),
+        Arc::clone(&roster),
+    )?;
     let api = Api {
         engine: threads.engine.clone(),
         readers: Readers::new(ledger),
@@ -202,11 +207,17 @@ struct Thread {
 }
 
 impl Threads {
-    fn start(store: Store, node: &str, roster: Arc<Roster>) -> Result<Threads, CoordinatorError> {
+    fn start(
+        store: Store,
+        node: &str,
+        certificate: Lifetime,
+        roster: Arc<Roster>,
+    ) -> Result<Threads, CoordinatorError> {
         let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
         let config = Config {
             node: node.to_owned(),
             incarnation: Incarnation(incarnation),
+            certificate,
         };
         let set = store.working_set()?;
         let core = Core::new(config, set, read_now(), Rules::all());

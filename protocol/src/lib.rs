@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod attempt;
+pub mod certificate;
 pub mod ids;
 pub mod lease;
 pub mod message;
@@ -13,6 +14,7 @@ pub mod rules;
 pub mod supervisor;
 pub mod time;
 
+pub use certificate::Lifetime;
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
 pub use names::{AgentName, ClusterId, JobName};
 pub use rules::{Rule, Rules};

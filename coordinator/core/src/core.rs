@@ -7,11 +7,13 @@ use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
-    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token, WallMs,
+    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Lifetime, Now, Rule, Rules, RunId, Token,
+    WallMs,
 };
 
 use crate::acks::Acks;
 use crate::catalogue::Catalogue;
+use crate::certificates::Certificates;
 use crate::clock::{self, ClockGate, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
@@ -41,6 +43,8 @@ pub struct ProposalId(pub u64);
 pub struct Config {
     pub node: String,
     pub incarnation: Incarnation,
+    /// When this coordinator's own certificate is good.
+    pub certificate: Lifetime,
 }
 
 /// What the shell is to do.
@@ -75,6 +79,8 @@ pub struct Core {
     pub(crate) expiry: Expiry,
     pub(crate) firing: Firing,
     pub(crate) grants: Grants,
+    pub(crate) certificates: Certificates,
+    pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
     flights: BTreeMap<ProposalId, Flight>,
@@ -126,6 +132,8 @@ impl Core {
             expiry: Expiry::new(now.boot),
             firing: Firing::default(),
             grants: Grants::default(),
+            certificates: Certificates::new(config.certificate, now.boot),
+            node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
             flights: BTreeMap::new(),
@@ -255,6 +263,7 @@ impl Core {
         self.dispatch(now);
         self.give_up_unplaceable(now);
         self.advance_sessions(now);
+        self.tell_of_certificates(now);
         self.advance_expiry(now);
     }
 

@@ -26,6 +26,7 @@
 
 mod acks;
 mod catalogue;
+mod certificates;
 pub mod clock;
 mod core;
 pub mod dispatch;

@@ -13,7 +13,7 @@ use protocol::lease::{QUIET_HOST, SESSION_END};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
 };
-use protocol::{AgentId, AgentName, BootMs, Now, SessionId, Token};
+use protocol::{AgentId, AgentName, BootMs, Lifetime, Now, SessionId, Token};
 
 use crate::core::{ConnId, Core, Effect, Flight};
 
@@ -88,6 +88,11 @@ impl Sessions {
             .and_then(|contact| contact.acked_arrival)
     }
 
+    pub(crate) fn is_connected(&self, name: &AgentName) -> bool {
+        let contact = self.agents.get(name);
+        contact.is_some_and(|contact| contact.conn.is_some())
+    }
+
     /// Attached, and heard within the last three beats.
     pub(crate) fn is_fresh(&self, agent: &AgentRow, now: BootMs) -> bool {
         self.agents.get(&agent.name).is_some_and(|contact| {
@@ -143,8 +148,16 @@ impl Sessions {
 
 impl Core {
     /// A new connection, whose certificate names this agent. `nonce` is freshly drawn.
-    pub fn handle_connected(&mut self, conn: ConnId, name: AgentName, nonce: Nonce, now: Now) {
+    pub fn handle_connected(
+        &mut self,
+        conn: ConnId,
+        name: AgentName,
+        certificate: Lifetime,
+        nonce: Nonce,
+        now: Now,
+    ) {
         self.observe(now);
+        self.certificates.note(&name, certificate);
         self.sessions.conns.insert(
             conn,
             Conn {

@@ -141,6 +141,7 @@ coded!(AlertKind:
     ClockBehind = 8,
     AgentRevoked = 9,
     CommandRefused = 10,
+    CertificateEnds = 11,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

@@ -1,10 +1,13 @@
 //! A connection between two peers that have checked each other, and how it ends.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use protocol::Lifetime;
 use quinn::{ConnectionError, Endpoint, RecvStream, SendStream, Side};
 
 use crate::excerpt::excerpt;
+use crate::expiry::{Certificates, Watch};
 use crate::handshake::CLOSED;
 use crate::settings::{BULK_PRIORITY, CONTROL_PRIORITY};
 use crate::stream::{BulkReceiver, BulkSender, ControlReceiver, ControlSender};
@@ -67,18 +70,40 @@ pub struct Connection {
     quic: quinn::Connection,
     /// The dialer's socket, which is this connection's alone.
     socket: Option<Endpoint>,
+    peer_lifetime: Lifetime,
+    _watch: Arc<Watch>,
 }
 
 impl Connection {
-    pub(crate) fn accepted(quic: quinn::Connection) -> Connection {
-        Connection { quic, socket: None }
+    pub(crate) fn accepted(quic: quinn::Connection, certificates: Certificates) -> Connection {
+        Connection::new(quic, None, certificates)
     }
 
-    pub(crate) fn dialed(quic: quinn::Connection, socket: Endpoint) -> Connection {
+    pub(crate) fn dialed(
+        quic: quinn::Connection,
+        socket: Endpoint,
+        certificates: Certificates,
+    ) -> Connection {
+        Connection::new(quic, Some(socket), certificates)
+    }
+
+    fn new(
+        quic: quinn::Connection,
+        socket: Option<Endpoint>,
+        certificates: Certificates,
+    ) -> Connection {
+        let peer_lifetime = certificates.peer.1;
         Connection {
+            _watch: Arc::new(Watch::begin(quic.clone(), certificates)),
             quic,
-            socket: Some(socket),
+            socket,
+            peer_lifetime,
         }
+    }
+
+    /// When the peer's certificate is good. The connection ends with it, or with this side's own.
+    pub fn peer_lifetime(&self) -> Lifetime {
+        self.peer_lifetime
     }
 
     /// Opens the control stream. The dialer calls it once, before it opens a bulk stream.

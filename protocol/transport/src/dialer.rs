@@ -8,6 +8,7 @@ use quinn::Endpoint;
 use tokio::time::timeout;
 
 use crate::connection::Connection;
+use crate::expiry::Certificates;
 use crate::handshake::{self, HandshakeError};
 use crate::identity::{self, Identity, PeerName, Role};
 use crate::settings::{self, ANSWER_LIMIT, End};
@@ -74,7 +75,7 @@ impl Dialer {
             )
             .map_err(|source| ConnectError::Dial { address, source })?;
 
-        let (name, quic) = handshake::within_limit(address, async {
+        let ((name, lifetime), quic) = handshake::within_limit(address, async {
             // An error here is told better by the handshake itself.
             match timeout(ANSWER_LIMIT, connecting.handshake_data()).await {
                 Ok(_) => {}
@@ -91,6 +92,10 @@ impl Dialer {
             Ok((name, quic))
         })
         .await?;
-        Ok((name, Connection::dialed(quic, endpoint)))
+        let certificates = Certificates {
+            own: (self.identity.name().clone(), self.identity.lifetime()),
+            peer: (name.clone(), lifetime),
+        };
+        Ok((name, Connection::dialed(quic, endpoint, certificates)))
     }
 }

@@ -7,19 +7,20 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use protocol::ClusterId;
+use protocol::{ClusterId, Lifetime};
 use quinn::{ConnectionError, TransportErrorCode, VarInt};
 use rustls::AlertDescription;
 use rustls::pki_types::CertificateDer;
 
 use crate::connection::CloseReason;
 use crate::excerpt::excerpt;
-use crate::identity::{CertificateNameError, PeerName, Role, read_peer_name};
+use crate::identity::{CertificateNameError, PeerName, Role, read_lifetime, read_peer_name};
 use crate::settings::{HANDSHAKE_LIMIT, IDLE_TIMEOUT};
 
 /// Application error codes on a closed connection.
 pub(crate) const CLOSED: VarInt = VarInt::from_u32(0);
 pub(crate) const REFUSED: VarInt = VarInt::from_u32(1);
+pub(crate) const EXPIRED: VarInt = VarInt::from_u32(2);
 
 /// What a certificate was refused for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl fmt::Display for CertificateProblem {
                 "is not signed by an authority that the refusing side has in its ca.pem: another cluster, or an authority made anew?"
             }
             CertificateProblem::OutOfDate => {
-                "is expired or not valid yet: renew it, or look at the clocks of both machines"
+                "is expired or not valid yet: issue it again (`matins ca issue`), copy it over and restart its process, or look at the clocks of both machines"
             }
             CertificateProblem::Missing => "was not shown",
             CertificateProblem::WrongName => "is for another cluster or another role",
@@ -187,12 +188,13 @@ fn judge(alert: AlertDescription) -> Judgement {
     })
 }
 
-/// Who the other side is, if it is one of those wanted here.
+/// Who the other side is, if it is one of those wanted here, and for how long its certificate says
+/// so.
 pub(crate) fn admit(
     connection: &quinn::Connection,
     role: Role,
     cluster: &ClusterId,
-) -> Result<PeerName, HandshakeError> {
+) -> Result<(PeerName, Lifetime), HandshakeError> {
     let peer = connection.remote_address();
     let chain = connection
         .peer_identity()
@@ -204,8 +206,9 @@ pub(crate) fn admit(
             detail: "the handshake ended without one".to_owned(),
         });
     };
-    let presented =
-        read_peer_name(certificate).map_err(|source| HandshakeError::PeerName { peer, source })?;
+    let unnamed = |source| HandshakeError::PeerName { peer, source };
+    let presented = read_peer_name(certificate).map_err(unnamed)?;
+    let lifetime = read_lifetime(certificate).map_err(unnamed)?;
     if presented.role != role || presented.cluster != *cluster {
         return Err(HandshakeError::WrongPeer {
             peer,
@@ -214,7 +217,7 @@ pub(crate) fn admit(
             expected_cluster: cluster.clone(),
         });
     }
-    Ok(presented)
+    Ok((presented, lifetime))
 }
 
 /// Tells the other side why it is not admitted, in words for it, and passes the error on.

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use protocol::{AgentName, ClusterId};
+use protocol::{AgentName, ClusterId, DurationMs, Lifetime, WallMs};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
 use webpki::{EndEntityCert, KeyUsage};
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
 use crate::tls;
 
@@ -127,6 +128,22 @@ pub(crate) fn read_peer_name(
     })
 }
 
+/// When a certificate is good. Whether it is now is checked elsewhere.
+pub(crate) fn read_lifetime(
+    certificate: &CertificateDer<'_>,
+) -> Result<Lifetime, CertificateNameError> {
+    let (_, parsed) =
+        X509Certificate::from_der(certificate).map_err(|error| CertificateNameError::Dates {
+            detail: error.to_string(),
+        })?;
+    let wall = |time: ASN1Time| WallMs(time.timestamp().saturating_mul(1000));
+    Ok(Lifetime {
+        from: wall(parsed.validity.not_before),
+        // The last second is good to its end.
+        until: wall(parsed.validity.not_after) + DurationMs::from_secs(1),
+    })
+}
+
 fn one_name<T>(
     certificate: &CertificateDer<'_>,
     expected: &'static str,
@@ -150,6 +167,8 @@ fn one_name<T>(
 pub enum CertificateNameError {
     #[error("the certificate cannot be read")]
     Unreadable(#[source] webpki::Error),
+    #[error("the certificate's dates cannot be read: {detail}")]
+    Dates { detail: String },
     #[error(
         "the certificate does not state exactly one name of the form {expected}; its names: [{present}]"
     )]
@@ -167,6 +186,7 @@ pub struct Identity {
 
 struct Inner {
     name: PeerName,
+    lifetime: Lifetime,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
@@ -195,6 +215,10 @@ impl Identity {
             path: certificate_path.clone(),
             source,
         })?;
+        let lifetime = read_lifetime(&chain[0]).map_err(|source| IdentityError::Name {
+            path: certificate_path.clone(),
+            source,
+        })?;
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider()).map_err(
             |source| IdentityError::KeyMismatch {
                 certificate: certificate_path.clone(),
@@ -216,6 +240,7 @@ impl Identity {
         Ok(Identity {
             inner: Arc::new(Inner {
                 name,
+                lifetime,
                 chain,
                 key,
                 roots: Arc::new(roots),
@@ -226,6 +251,11 @@ impl Identity {
     /// The name in the certificate.
     pub fn name(&self) -> &PeerName {
         &self.inner.name
+    }
+
+    /// When the certificate is good.
+    pub fn lifetime(&self) -> Lifetime {
+        self.inner.lifetime
     }
 
     pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {

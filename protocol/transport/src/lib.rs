@@ -30,6 +30,7 @@ pub mod ca;
 mod connection;
 mod dialer;
 mod excerpt;
+mod expiry;
 mod files;
 mod frame;
 mod handshake;

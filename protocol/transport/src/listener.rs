@@ -4,12 +4,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use protocol::ClusterId;
 use quinn::{ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig, TokioRuntime};
 use ring::hmac;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::connection::Connection;
+use crate::expiry::Certificates;
 use crate::handshake::{self, CLOSED, HandshakeError};
 use crate::identity::{Identity, PeerName, Role};
 use crate::settings::{self, End, SOCKET_BUFFER_BYTES};
@@ -20,7 +20,7 @@ use crate::tls::{self, TlsError};
 pub struct Listener {
     endpoint: Endpoint,
     address: SocketAddr,
-    cluster: ClusterId,
+    identity: Identity,
     admitted: Role,
 }
 
@@ -87,7 +87,7 @@ impl Listener {
         Ok(Listener {
             address: endpoint.local_addr().map_err(socket)?,
             endpoint,
-            cluster: identity.name().cluster.clone(),
+            identity: identity.clone(),
             admitted,
         })
     }
@@ -99,7 +99,7 @@ impl Listener {
     pub async fn accept(&self) -> Option<Incoming> {
         Some(Incoming {
             incoming: self.endpoint.accept().await?,
-            cluster: self.cluster.clone(),
+            identity: self.identity.clone(),
             admitted: self.admitted,
         })
     }
@@ -121,7 +121,7 @@ impl Listener {
 #[derive(Debug)]
 pub struct Incoming {
     incoming: quinn::Incoming,
-    cluster: ClusterId,
+    identity: Identity,
     admitted: Role,
 }
 
@@ -139,8 +139,9 @@ impl Incoming {
                 .incoming
                 .await
                 .map_err(|error| HandshakeError::from_quic(peer, error))?;
-            let name = handshake::admit(&quic, self.admitted, &self.cluster)
-                .map_err(|error| handshake::refuse(&quic, error))?;
+            let (name, lifetime) =
+                handshake::admit(&quic, self.admitted, &self.identity.name().cluster)
+                    .map_err(|error| handshake::refuse(&quic, error))?;
             let mut welcome = quic
                 .open_uni()
                 .await
@@ -148,7 +149,11 @@ impl Incoming {
             welcome
                 .finish()
                 .expect("a stream just opened is not closed yet");
-            Ok((name, Connection::accepted(quic)))
+            let certificates = Certificates {
+                own: (self.identity.name().clone(), self.identity.lifetime()),
+                peer: (name.clone(), lifetime),
+            };
+            Ok((name, Connection::accepted(quic, certificates)))
         })
         .await
     }

@@ -14,8 +14,8 @@ use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, PROTOCOL_VERSION, Receipt,
 };
 use protocol::{
-    AgentId, AgentName, BootMs, DurationMs, JobId, JobName, Now, Rules, RunId, SessionId, Token,
-    WallMs,
+    AgentId, AgentName, BootMs, DurationMs, JobId, JobName, Lifetime, Now, Rules, RunId, SessionId,
+    Token, WallMs,
 };
 
 /// Steps of time in which a shell must tick.
@@ -217,9 +217,15 @@ impl Bench {
 
     /// A new connection, whose nonce is its number.
     pub(crate) fn connect(&mut self, name: &str) -> ConnId {
+        self.connect_with(name, LONG)
+    }
+
+    /// The same with another certificate.
+    pub(crate) fn connect_with(&mut self, name: &str, certificate: Lifetime) -> ConnId {
         let conn = ConnId(self.fresh_id());
+        let (name, nonce) = (agent_name(name), Nonce(conn.0));
         self.core
-            .handle_connected(conn, agent_name(name), Nonce(conn.0), self.now);
+            .handle_connected(conn, name, certificate, nonce, self.now);
         conn
     }
 
@@ -400,8 +406,15 @@ fn config() -> Config {
     Config {
         node: "c1".to_owned(),
         incarnation: Incarnation(1),
+        certificate: LONG,
     }
 }
+
+/// A certificate that does not end while a test lasts.
+pub(crate) const LONG: Lifetime = Lifetime {
+    from: WallMs(0),
+    until: WallMs(9_000_000_000_000),
+};
 
 fn begin(store: &Store, now: Now) -> Core {
     Core::new(config(), store.working_set().unwrap(), now, Rules::all())

@@ -5,6 +5,7 @@
 
 mod acks;
 mod bench;
+mod certificates;
 mod dispatch;
 mod expiry;
 mod fires;

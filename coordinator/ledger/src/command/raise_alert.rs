@@ -38,6 +38,8 @@ pub enum AlertKind {
     /// The ledger's tables do not take what the scheduler decided about a run; it is tried again,
     /// ever more rarely.
     CommandRefused,
+    /// A certificate in use ends soon.
+    CertificateEnds,
 }
 
 impl AlertKind {
@@ -54,6 +56,7 @@ impl AlertKind {
             AlertKind::ClockBehind => "clock_behind",
             AlertKind::AgentRevoked => "agent_revoked",
             AlertKind::CommandRefused => "command_refused",
+            AlertKind::CertificateEnds => "certificate_ends",
         }
     }
 }

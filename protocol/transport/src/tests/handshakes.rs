@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use protocol::DurationMs;
 use quinn::crypto::rustls::QuicClientConfig;
 use tokio::sync::oneshot;
 
 use super::pair::{Authority, Pair, bounded, loopback, meet, now, said, valid_from};
-use crate::ca;
+use crate::ca::{self, CERTIFICATE_LIFETIME};
 use crate::settings::{self, End};
 use crate::tls;
 use crate::{CloseReason, Connection, Dialer, Identity, ListenError, Listener, Role};
@@ -180,6 +181,72 @@ async fn a_peer_of_another_role_is_told_who_is_wanted() {
 }
 
 #[tokio::test]
+async fn a_certificate_of_the_future_is_refused_on_either_side() {
+    let authority = Authority::new("prod");
+    let tomorrow = now() + DurationMs::from_secs(86_400);
+    check_refusal(Refusal {
+        case: "an agent from the future",
+        listener: authority.issue(Role::Coordinator, "control-1"),
+        admitted: Role::Agent,
+        dialer: authority.issue_at(Role::Agent, "host-1", tomorrow),
+        expected: Role::Coordinator,
+        dialer_says: "this side's certificate is expired or not valid yet",
+        listener_says: "look at the clocks of both machines",
+    })
+    .await;
+    check_refusal(Refusal {
+        case: "a coordinator from the future",
+        listener: authority.issue_at(Role::Coordinator, "control-2", tomorrow),
+        admitted: Role::Agent,
+        dialer: authority.issue(Role::Agent, "host-2"),
+        expected: Role::Coordinator,
+        dialer_says: "its certificate is expired or not valid yet",
+        listener_says: "this side's certificate is expired or not valid yet",
+    })
+    .await;
+}
+
+/// The certificate of one side is good for a few more seconds when the two meet.
+#[tokio::test]
+async fn a_connection_ends_with_the_first_of_its_certificates() {
+    for (coordinator_left, agent_left, whose) in [
+        (
+            3_600,
+            3,
+            "the certificate of host-1.agent.prod.matins ended at",
+        ),
+        (
+            3,
+            3_600,
+            "the certificate of control-1.coordinator.prod.matins ended at",
+        ),
+    ] {
+        let authority = Authority::new("prod");
+        let left = |seconds| now() - CERTIFICATE_LIFETIME + DurationMs::from_secs(seconds);
+        let coordinator =
+            authority.issue_at(Role::Coordinator, "control-1", left(coordinator_left));
+        let agent = authority.issue_at(Role::Agent, "host-1", left(agent_left));
+        let listener = Listener::bind(loopback(), &coordinator, Role::Agent).unwrap();
+        let dialer = Dialer::new(&agent).unwrap();
+        let (dialed, accepted) = meet(&listener, &dialer, Role::Coordinator).await;
+        let (dialed, accepted) = (dialed.unwrap().1, accepted.unwrap().1);
+        assert_eq!(accepted.peer_lifetime(), agent.lifetime());
+        let ends = bounded(async { [dialed.closed().await, accepted.closed().await] }).await;
+        // One side closes, the other is told; on one machine both may close at once.
+        let told = |end: &CloseReason| match end {
+            CloseReason::ByPeer { reason } => reason.starts_with(whose),
+            other => *other == CloseReason::Here,
+        };
+        assert!(ends.iter().all(told), "{ends:?}");
+        // Nobody is let in with it any more.
+        let (dialed, accepted) = meet(&listener, &dialer, Role::Coordinator).await;
+        for error in [said(&dialed.unwrap_err()), said(&accepted.unwrap_err())] {
+            assert!(error.contains("is expired or not valid yet"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_expired_certificate_is_refused_on_either_side() {
     let authority = Authority::new("prod");
     check_refusal(Refusal {
@@ -189,7 +256,7 @@ async fn an_expired_certificate_is_refused_on_either_side() {
         dialer: authority.issue_expired(Role::Agent, "host-1"),
         expected: Role::Coordinator,
         dialer_says: "this side's certificate is expired or not valid yet",
-        listener_says: "its certificate is expired or not valid yet: renew it",
+        listener_says: "its certificate is expired or not valid yet: issue it again",
     })
     .await;
     check_refusal(Refusal {
@@ -198,7 +265,7 @@ async fn an_expired_certificate_is_refused_on_either_side() {
         admitted: Role::Agent,
         dialer: authority.issue(Role::Agent, "host-2"),
         expected: Role::Coordinator,
-        dialer_says: "its certificate is expired or not valid yet: renew it",
+        dialer_says: "its certificate is expired or not valid yet: issue it again",
         listener_says: "this side's certificate is expired or not valid yet",
     })
     .await;

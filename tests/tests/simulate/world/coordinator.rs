@@ -12,7 +12,7 @@ use coordinator_core::{
 };
 use ledger::{Command, Done, Outcome, Proposal};
 use protocol::message::{AgentMessage, Incarnation, Nonce};
-use protocol::{AgentName, DurationMs, Now, Rule};
+use protocol::{AgentName, DurationMs, Lifetime, Now, Rule, WallMs};
 
 use super::clock::Clock;
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
@@ -26,6 +26,12 @@ const READERS_LAG_MS: i64 = 20;
 /// The gate sees a step of a second, measured from where the clock stood while it was believed.
 /// That may be up to a second from where it was just before, so a larger step is seen for sure.
 const STEP_MS: i64 = 2_000;
+
+/// Certificates do not end here; the machines under test are told when they do.
+const CERTIFICATE: Lifetime = Lifetime {
+    from: WallMs(0),
+    until: WallMs(i64::MAX),
+};
 
 /// One coordinator process.
 pub struct Leader {
@@ -114,6 +120,7 @@ impl World {
         let config = Config {
             node: format!("node-{generation}"),
             incarnation: Incarnation(generation),
+            certificate: CERTIFICATE,
         };
         let core = Core::new(config, set, self.coordinator_now(), self.rules);
         self.note(|_| format!("coordinator {generation} starts"));
@@ -382,7 +389,9 @@ impl World {
                     connection.leader_open = true;
                 }
                 let nonce = Nonce(self.rng.next());
-                leader.core.handle_connected(conn, name, nonce, now);
+                leader
+                    .core
+                    .handle_connected(conn, name, CERTIFICATE, nonce, now);
                 self.send(conn.0, Direction::Down, Frame::Accepted);
             }
         }

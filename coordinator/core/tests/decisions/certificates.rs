@@ -1,0 +1,65 @@
+//! Certificates that end soon.
+
+use ledger::command::{AlertKind, Command};
+use protocol::message::AgentMessage;
+use protocol::{DurationMs, Lifetime};
+
+use crate::bench::{Bench, attach};
+
+const DAY: i64 = 86_400_000;
+
+/// The texts of the alerts about certificates, oldest first.
+fn told(bench: &Bench) -> Vec<String> {
+    bench.logged(|command| match command {
+        Command::RaiseAlert(alert) if alert.kind == AlertKind::CertificateEnds => {
+            Some(alert.text.clone())
+        }
+        _ => None,
+    })
+}
+
+/// A certificate of a year that ends in so many days.
+fn ends_in(bench: &Bench, days: i64) -> Lifetime {
+    let until = bench.now.wall + DurationMs(days * DAY);
+    Lifetime {
+        from: until - DurationMs(365 * DAY),
+        until,
+    }
+}
+
+#[test]
+fn a_person_is_told_a_month_before_and_then_once_a_day() {
+    let mut bench = Bench::new();
+    let soon = ends_in(&bench, 20);
+    let conn = bench.connect_with("h1", soon);
+    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    let later = ends_in(&bench, 31);
+    let other = bench.connect_with("h2", later);
+    bench.says(other, AgentMessage::Attach(attach(&[])));
+    bench.pass(61_000);
+    let texts = told(&bench);
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(texts[0].contains("agent h1 ends at"), "{texts:?}");
+    bench.stand_still(DAY - 120_000);
+    assert_eq!(told(&bench).len(), 1);
+    bench.stand_still(120_000);
+    bench.stand_still(61_000);
+    let texts = told(&bench);
+    // By now the other's last month has begun too.
+    assert_eq!(texts.len(), 3, "{texts:?}");
+}
+
+#[test]
+fn who_is_not_there_is_not_told_of_and_a_new_certificate_ends_the_matter() {
+    let mut bench = Bench::new();
+    let soon = ends_in(&bench, 20);
+    let conn = bench.connect_with("h1", soon);
+    bench.disconnect(conn);
+    bench.pass(61_000);
+    assert!(told(&bench).is_empty());
+    let renewed = ends_in(&bench, 300);
+    let conn = bench.connect_with("h1", renewed);
+    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.pass(61_000);
+    assert!(told(&bench).is_empty());
+}
