@@ -1,15 +1,15 @@
 //! Wall clocks that are wrong or jump (libfaketime): nothing fires early, twice or never, and no
 //! process lives or dies by them. The clock since boot, which leases run on, is left alone.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use protocol::api::{JobDetail, Run, Status};
+use protocol::api::Status;
 
+use crate::fires::check_fires;
 use crate::grounds::Grounds;
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, binary, supervisor_name};
 use crate::writers::{Writer, living, tokens_of};
@@ -81,31 +81,6 @@ fn library() -> Result<Option<&'static str>> {
     ensure!(std::env::var_os("CI").is_none(), "CI must have libfaketime");
     eprintln!("skipped: a wrong clock needs libfaketime (the package faketime)");
     Ok(None)
-}
-
-fn true_now() -> Result<i64> {
-    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64)
-}
-
-/// Every instant up to the newest run is a run of its own; none is twice, none lies ahead.
-fn check_tiles(site: &Site, job: &str) -> Result<usize> {
-    let now = true_now()?;
-    let detail: JobDetail = site.get(&format!("jobs/{job}"))?;
-    ensure!(detail.gaps.is_empty(), "gaps: {:?}", detail.gaps);
-    let runs = site.runs()?;
-    let mut instants: BTreeMap<i64, &Run> = BTreeMap::new();
-    for run in &runs {
-        ensure!(run.fire_time.0 <= now, "{run:?} fired early");
-        ensure!(
-            instants.insert(run.fire_time.0, run).is_none(),
-            "{run:?} fired twice"
-        );
-    }
-    let instants: Vec<i64> = instants.into_keys().collect();
-    for pair in instants.windows(2) {
-        ensure!(pair[1] - pair[0] == EVERY, "{} then {}", pair[0], pair[1]);
-    }
-    Ok(instants.len())
 }
 
 /// What a coordinator's clock does, and for how long.
@@ -193,7 +168,7 @@ fn a_coordinator_s_clock_that_jumps_fires_nothing_early_twice_or_never() -> Resu
             let done = runs.iter().filter(|run| run.state == "succeeded");
             Ok(done.count() >= before + 14)
         })?;
-        let fires = check_tiles(&site, &job).with_context(|| job.clone())?;
+        let fires = check_fires(&site, &job, EVERY).with_context(|| job.clone())?;
         println!("{job}: {fires} fires, none early, twice or missing");
         site.evidence()?.check_without_overlap()?;
         site.close()?;

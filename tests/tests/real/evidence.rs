@@ -60,7 +60,6 @@ pub(crate) struct Note {
     pub(crate) boot_ms: i64,
     pub(crate) piece: Piece,
     pub(crate) token: i64,
-    pub(crate) fence: i64,
     pub(crate) pid: i32,
     pub(crate) word: String,
 }
@@ -334,7 +333,6 @@ fn parse_note(line: &str) -> Result<Note> {
             shard: shard.parse()?,
         },
         token: token.parse()?,
-        fence: fence.parse()?,
         pid: pid.parse()?,
         word: word.to_owned(),
     })
@@ -359,4 +357,67 @@ fn read_rows(site: &Site) -> Result<Vec<Row>> {
         })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(fire_time: &str, shard: u32) -> Piece {
+        Piece {
+            job: "a/b".to_owned(),
+            fire_time: fire_time.to_owned(),
+            shard,
+        }
+    }
+
+    fn evidence(notes: Vec<Note>, rows: Vec<Row>) -> Evidence {
+        let runs = Vec::new();
+        Evidence { notes, rows, runs }
+    }
+
+    /// Fire time, shard, token, and when somebody with it was there.
+    type There = (&'static str, u32, i64, std::ops::RangeInclusive<i64>);
+
+    #[test]
+    fn overlaps_are_of_one_shard_or_of_two_fires() {
+        let check = |there: &[There], expected: &[i64]| {
+            let notes = there.iter().flat_map(|(fire_time, shard, token, times)| {
+                [*times.start(), *times.end()].map(|boot_ms| Note {
+                    boot_ms,
+                    piece: piece(fire_time, *shard),
+                    token: *token,
+                    pid: 1,
+                    word: "accepted".to_owned(),
+                })
+            });
+            let found = evidence(notes.collect(), Vec::new()).overlaps();
+            let lengths: Vec<i64> = found.iter().map(|overlap| overlap.ms).collect();
+            assert_eq!(lengths, expected, "{there:?}");
+        };
+        check(&[("1", 0, 5, 0..=100), ("1", 0, 6, 100..=200)], &[]);
+        check(&[("1", 0, 5, 0..=100), ("1", 0, 6, 99..=200)], &[1]);
+        check(&[("1", 0, 5, 0..=300), ("1", 0, 6, 100..=200)], &[100]);
+        // Two shards of a fire are there at once; two fires of a job are not.
+        check(&[("1", 0, 5, 0..=100), ("1", 1, 6, 0..=100)], &[]);
+        check(&[("1", 0, 5, 0..=100), ("2", 1, 6, 70..=100)], &[30]);
+    }
+
+    #[test]
+    fn a_row_is_stale_after_a_newer_token_or_a_newer_fence() {
+        let check = |rows: &[(u32, i64, i64)], expected: usize| {
+            let made = rows.iter().map(|&(shard, token, fence)| Row {
+                piece: piece("1", shard),
+                token,
+                fence,
+                what: "row".to_owned(),
+            });
+            let found = evidence(Vec::new(), made.collect()).stale_accepted();
+            assert_eq!(found.len(), expected, "{rows:?}");
+        };
+        check(&[(0, 5, 1), (0, 6, 1), (0, 6, 1)], 0);
+        check(&[(0, 5, 1), (0, 6, 1), (0, 5, 1)], 1);
+        check(&[(0, 6, 1), (1, 5, 1)], 0);
+        check(&[(0, 5, 2), (1, 6, 1), (1, 7, 2)], 1);
+    }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use nix::unistd::geteuid;
 use protocol::Token;
 use protocol::attempt::AttemptOutcome;
 
@@ -119,8 +120,14 @@ fn a_supervisor_told_to_stop_hands_its_attempts_back() -> Result<()> {
 /// killed-agent-and-supervisor
 #[test]
 fn an_orphan_that_survives_both_is_dead_before_its_lease_is_released() -> Result<()> {
+    // Who may make cgroups finds also what has shed every mark of its attempt.
+    let way = if geteuid().is_root() {
+        "hidden"
+    } else {
+        "daemon"
+    };
     let job = Writer {
-        ways: &["daemon"],
+        ways: &[way],
         ..Writer::of("kill/orphans")
     };
     let (mut site, tokens) = two_hosts(&job)?;

@@ -8,6 +8,7 @@
 
 mod chance;
 mod evidence;
+mod fires;
 mod grounds;
 mod leftovers;
 #[path = "../simulate/rng.rs"]
@@ -22,8 +23,10 @@ mod coordinator_killed;
 mod disk;
 mod killed;
 mod machine;
+mod mix;
 mod network;
 mod power;
+mod steady;
 mod stopped;
 
 /// A job whose every process appends one line to `log`: job, fire time, shard, token, and what

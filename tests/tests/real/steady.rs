@@ -1,0 +1,106 @@
+//! A thousand attempts of every kind through the whole chain, and nothing has grown.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::evidence::python;
+use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
+
+/// What a process holds of the machine.
+#[derive(Clone, Debug)]
+struct Held {
+    name: String,
+    descriptors: usize,
+    memory_kib: i64,
+}
+
+fn held(site: &Site) -> Result<Vec<Held>> {
+    [COORDINATOR, &agent_name(1), &supervisor_name(1)]
+        .iter()
+        .map(|name| {
+            let pid = site.pid(name)?;
+            let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+            let memory = status
+                .lines()
+                .find_map(|line| line.strip_prefix("RssAnon:"));
+            let memory = memory.and_then(|rest| rest.trim().strip_suffix(" kB"));
+            Ok(Held {
+                name: (*name).to_owned(),
+                descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+                memory_kib: memory.context("its memory is told")?.parse()?,
+            })
+        })
+        .collect()
+}
+
+/// By its shard an attempt succeeds, fails once, is killed by itself, leaves a process behind, or
+/// prints.
+const SCRIPT: &str = "case $((MATINS_SHARD % 5)) in \
+     0) exit 0 ;; \
+     1) test $MATINS_ATTEMPT -gt 1 ;; \
+     2) test $MATINS_ATTEMPT -gt 1 || kill -9 $$ ;; \
+     3) setsid sleep 300 & ;; \
+     4) yes | head -c 100000 ;; esac";
+
+const SHARDS: u32 = 100;
+/// Two of five attempts are made twice.
+const ATTEMPTS_A_RUN: usize = 140;
+
+fn run(site: &mut Site) -> Result<()> {
+    site.matins(&["run", "steady/mixed", "--reason", "test"])?;
+    site.wait_until_succeeded(PATIENCE)?;
+    // The last receipt is acknowledged, and the last directory removed.
+    let work = site.path("supervisor-1/work");
+    let trash = site.path("supervisor-1/trash");
+    site.wait_for("the host to be tidy", |_| {
+        let empty = |path: &str| Ok::<_, std::io::Error>(fs::read_dir(path)?.next().is_none());
+        Ok(empty(&work)? && empty(&trash)?)
+    })
+}
+
+#[test]
+fn a_thousand_attempts_leave_nothing_behind() -> Result<()> {
+    ensure!(fs::exists(python())?, "{} is missing", python());
+    let mut site = Site::new(1)?;
+    site.start(1, 32)?;
+    let manifest = format!(
+        "---\nname: steady/mixed\npurpose: test\nowner: test\n\
+         repeatable: {{ safe: true, how: test }}\n\
+         schedule: {{ cron: \"0 0 1 1 *\", timezone: Etc/UTC }}\n\
+         misfire: {{ policy: run_now, after: 10m }}\noverlap: queue\nstart_deadline: 10m\n\
+         expected_duration: 5s\ntimeout: 2m\nshards: {SHARDS}\n\
+         retry: {{ at_most: 1, backoff: [100ms] }}\n\
+         run: {{ exec: [\"/bin/sh\", \"-c\", {SCRIPT:?}] }}\n"
+    );
+    site.apply("steady.yaml", &manifest)?;
+    run(&mut site)?;
+    let before = held(&site)?;
+    for _ in 0..7 {
+        run(&mut site)?;
+    }
+    let after = held(&site)?;
+    for (before, after) in before.iter().zip(&after) {
+        println!("{before:?} -> {after:?}");
+        let (name, grown) = (&before.name, after.memory_kib - before.memory_kib);
+        ensure!(
+            after.descriptors <= before.descriptors,
+            "{name} holds more open"
+        );
+        // The coordinator keeps what SQLite has read, up to its bound.
+        let limit = if *name == COORDINATOR {
+            16 * 1024
+        } else {
+            1024
+        };
+        ensure!(grown <= limit, "{name} has grown by {grown} KiB");
+    }
+    let runs = site.runs()?.len();
+    let evidence = crate::evidence::Evidence::gather(&site)?;
+    let attempts = evidence.attempts().count();
+    ensure!(
+        attempts == runs * ATTEMPTS_A_RUN,
+        "{attempts} in {runs} runs"
+    );
+    site.close()
+}
