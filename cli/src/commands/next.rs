@@ -173,13 +173,23 @@ fn explained(explanation: Explanation, fires: Value) -> Value {
             value
         })
         .collect();
-    json!({ "sentence": explanation.sentence, "warnings": warnings, "fires": fires })
+    json!({
+        "sentence": explanation.sentence,
+        "warnings": warnings,
+        "fires": fires,
+        "tzdata": jobs::tzdata_version(),
+    })
 }
 
 fn show_text(options: &Next, asked: &Asked, after: WallMs) -> String {
     let spec = asked.schedule.spec();
+    let tzdata = if options.explain {
+        format!(", tzdata {}", jobs::tzdata_version())
+    } else {
+        String::new()
+    };
     let mut text = format!(
-        "{}{}  ({}, {})\n",
+        "{}{}  ({}, {}{tzdata})\n",
         asked.name(),
         printable(spec.cron.trim()),
         spec.dialect,
