@@ -79,6 +79,8 @@ pub enum RequestError {
         "the stored manifest of `{0}` cannot be read, so its schedule is unknown; apply it anew"
     )]
     Unreadable(JobName),
+    #[error("the schedule of `{job}` is over: its last fire was at {last}")]
+    Over { job: JobName, last: WallMs },
 }
 
 #[derive(Clone, Debug)]
@@ -247,10 +249,27 @@ impl Core {
                     .and_then(|old| self.names.get(old))
             })
             .and_then(|job_id| self.set.jobs.get(job_id));
+        let cut_over = trigger::settles_through(now);
+        let in_force = known
+            .filter(|row| !row.deleted)
+            .and_then(|row| self.owed(row));
+        // What is in force already may be over, and may be applied again with all the others.
+        if in_force.is_none_or(|owed| owed.manifest != manifest)
+            && manifest.schedule().next_after(cut_over, cut_over).is_none()
+        {
+            let last = manifest
+                .schedule()
+                .previous_before(cut_over, cut_over + DurationMs(1))
+                .expect("a schedule that was read names an instant, and none is to come");
+            return Err(RequestError::Over {
+                job: manifest.name.clone(),
+                last: last.at,
+            });
+        }
         let settle = known.map(|row| self.settle(row, now));
         let put = PutJob {
             manifest: manifest.clone(),
-            cut_over: trigger::settles_through(now),
+            cut_over,
             settle,
             by,
         };

@@ -180,6 +180,11 @@ impl ApiError {
             RequestError::Unreadable(_) => {
                 ApiError::refused(what, why, "apply the job's manifest anew")
             }
+            RequestError::Over { .. } => ApiError::refused(
+                what,
+                why,
+                "write later years in schedule.cron, or leave them out; ask `matins next` first",
+            ),
         }
     }
 

@@ -100,6 +100,38 @@ fn what_sets_a_watermark_waits_while_the_clock_is_held() {
 }
 
 #[test]
+fn a_schedule_that_is_over_is_put_in_force_no_more_but_may_stay() {
+    let mut bench = Bench::new();
+    let years = |years: &str| {
+        format!("schedule: {{ cron: \"0 0 0 1 1 ? {years}\", timezone: Etc/UTC, dialect: quartz }}")
+    };
+    let last = WallMs::parse_rfc3339("1998-01-01T00:00:00Z").unwrap();
+    assert_eq!(
+        bench.asked(put("t/a", &years("1997-1998"))),
+        Err(RequestError::Over {
+            job: job_name("t/a"),
+            last,
+        })
+    );
+    let now = bench.now.wall.to_rfc3339();
+    let year: u32 = now[..4].parse().unwrap();
+    let this_and_next = years(&format!("{year}-{}", year + 1));
+    assert!(bench.asked(put("t/a", &this_and_next)).is_ok());
+    bench.stand_still(2 * 366 * 86_400_000);
+    assert!(matches!(
+        bench.asked(put("t/a", &this_and_next)),
+        Ok(Done::JobPut {
+            kind: PutKind::Unchanged,
+            ..
+        })
+    ));
+    assert!(matches!(
+        bench.asked(put("t/b", &this_and_next)),
+        Err(RequestError::Over { .. })
+    ));
+}
+
+#[test]
 fn a_change_whose_watermark_moved_is_computed_anew_and_loses_nothing() {
     let mut bench = Bench::new();
     bench.job("t/a", EVERY_10S);
