@@ -2,7 +2,16 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::asking::House;
 use crate::place::{Place, fits};
+
+fn manifest(name: &str, schedule: &str) -> String {
+    format!(
+        "name: demo/{name}\npurpose: Test.\nowner: me\nrepeatable: {{ safe: false }}\n\
+         schedule: {schedule}\nmisfire: {{ policy: skip }}\noverlap: forbid\n\
+         expected_duration: 1m\ntimeout: 2m\nrun: {{ exec: [/bin/true] }}\n"
+    )
+}
 
 /// The instants that the binary names, as programs get them.
 fn fires(place: &Place, arguments: &[&str]) -> Vec<String> {
@@ -211,13 +220,6 @@ fn a_wrong_schedule_is_status_2_and_one_message() {
 #[test]
 fn manifests_are_asked_by_name() {
     let place = Place::new();
-    let manifest = |name: &str, schedule: &str| {
-        format!(
-            "name: demo/{name}\npurpose: Test.\nowner: me\nrepeatable: {{ safe: false }}\n\
-             schedule: {schedule}\nmisfire: {{ policy: skip }}\noverlap: forbid\n\
-             expected_duration: 1m\ntimeout: 2m\nrun: {{ exec: [/bin/true] }}\n"
-        )
-    };
     place.write(
         "jobs/a.yaml",
         &manifest(
@@ -258,6 +260,70 @@ fn manifests_are_asked_by_name() {
     place
         .matins(&["next", "-f", "jobs"])
         .refused(2, &["jobs/c.yaml:5", "dialect to quartz"]);
+}
+
+/// The coordinator is asked for its jobs: in their dialect and zone, an interval by its own anchor.
+#[test]
+fn a_job_in_force_is_asked_by_its_name() {
+    let house = House::new();
+    house.place.write(
+        "jobs.yaml",
+        &[
+            manifest(
+                "a",
+                "{ cron: '0 0 9 ? * 2', timezone: Asia/Tokyo, dialect: quartz }",
+            ),
+            manifest("b", "{ cron: '@every 1h', timezone: Etc/UTC }"),
+        ]
+        .join("---\n"),
+    );
+    house.matins(&["apply", "-f", "jobs.yaml"]).done();
+    let out = house
+        .matins(&[
+            "next",
+            "demo/a",
+            "--after",
+            "2026-01-01T00:00:00Z",
+            "--count",
+            "1",
+        ])
+        .done();
+    assert_eq!(
+        out,
+        "\
+demo/a: 0 0 9 ? * 2  (quartz, Asia/Tokyo)
+UTC                   LOCAL TIME               OFFSET
+2026-01-05T00:00:00Z  Mon 2026-01-05 09:00:00  +09:00
+"
+    );
+    let described = house.matins(&["describe", "demo/a"]).done();
+    assert!(
+        described.contains("0 0 9 ? * 2  in Asia/Tokyo (quartz)"),
+        "{described}"
+    );
+    let next = house.json(&["get", "jobs"])[1]["next_fire"].clone();
+    assert_eq!(house.json(&["next", "demo/b", "--count", "1"])[0], next);
+    house
+        .matins(&["next", "demo/c"])
+        .refused_with_remedy(1, &["no job `demo/c`"]);
+}
+
+#[test]
+fn a_schedule_that_is_over_is_not_put_in_force() {
+    let house = House::new();
+    house.place.write(
+        "jobs.yaml",
+        &manifest(
+            "a",
+            "{ cron: '0 0 0 1 1 ? 2024', timezone: Etc/UTC, dialect: quartz }",
+        ),
+    );
+    let said = house.matins(&["apply", "-f", "jobs.yaml"]);
+    assert_eq!(said.status, 1, "{said:?}");
+    for words in ["last fire was at 2024-01-01T00:00:00Z", "later years"] {
+        let stderr = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(stderr.contains(words), "{words} in {stderr}");
+    }
 }
 
 /// Every row of the corpus goes through the library in the crate `jobs`; some through the binary.

@@ -19,7 +19,7 @@ pub(super) fn show(detail: &JobDetail, now: WallMs) -> String {
     facts.add("owner", &job.owner);
     facts.add(
         "schedule",
-        &format!("{}  in {}", job.schedule, job.timezone),
+        &format!("{}  in {}{}", job.schedule, job.timezone, dialect(detail)),
     );
     facts.add("next fire", &next_fire(detail, now));
     facts.add(
@@ -75,6 +75,14 @@ fn next_fire(detail: &JobDetail, now: WallMs) -> String {
         .and_then(|zone| in_zone_unless_utc(next, zone))
         .map_or_else(String::new, |local| format!(" ({local})"));
     format!("{next}{until}{local}")
+}
+
+/// The dialect that the schedule is to be read in, where it is not the usual one.
+fn dialect(detail: &JobDetail) -> String {
+    match detail.manifest["schedule"]["dialect"].as_str() {
+        Some(dialect) => format!(" ({dialect})"),
+        None => String::new(),
+    }
 }
 
 /// What the manifest says beside the schedule, in its own words.
