@@ -1,6 +1,6 @@
 //! What the fuzz targets share: how long an answer may take, and what is asked of a schedule.
 
-use jobs::{Dialect, Schedule, ScheduleSpec};
+use jobs::{Dialect, FireContext, Manifest, Schedule, ScheduleSpec};
 use nix::time::{ClockId, clock_gettime};
 use protocol::WallMs;
 
@@ -12,13 +12,18 @@ const AFTER: WallMs = WallMs(1_803_859_200_000);
 
 /// Gives the input to `try_it` if it is text, and panics if that was slow.
 pub fn within_limit(input: &[u8], try_it: impl FnOnce(&str)) {
-    let Ok(text) = std::str::from_utf8(input) else {
-        return;
-    };
+    if let Ok(text) = std::str::from_utf8(input) {
+        bytes_within_limit(input, |_| try_it(text));
+    }
+}
+
+/// Gives the input to `try_it`, and panics if that was slow.
+pub fn bytes_within_limit(input: &[u8], try_it: impl FnOnce(&[u8])) {
     let begun = used_ms();
-    try_it(text);
+    try_it(input);
     let used = used_ms() - begun;
-    assert!(used <= LIMIT_MS, "{used} ms for {text:?}");
+    let shown = String::from_utf8_lossy(input);
+    assert!(used <= LIMIT_MS, "{used} ms for {shown:?}");
 }
 
 /// Of this thread, so that a busy machine makes nothing slow.
@@ -54,6 +59,24 @@ pub fn ask(dialect: Dialect, cron: &str) {
         let _ = schedule.previous_before(AFTER, AFTER);
         for warning in schedule.explain(AFTER).warnings {
             assert!(!warning.to_string().is_empty());
+        }
+    }
+}
+
+/// Fills the command line of a manifest as a scheduled and as a manual run would.
+pub fn fill(manifest: &Manifest) {
+    let nominal = ["2027-03-28T02:30:00".to_owned()];
+    for nominal in [&nominal[..], &[]] {
+        let fire = FireContext {
+            fire_time: AFTER,
+            nominal,
+            shard: manifest.shards - 1,
+        };
+        let argv = manifest.argv(&fire);
+        assert_eq!(argv.len(), manifest.exec().count());
+        for (written, filled) in manifest.exec().zip(&argv) {
+            assert!(written.contains(['{', '}']) || written == filled);
+            assert!(!filled.contains('\0'));
         }
     }
 }

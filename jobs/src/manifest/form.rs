@@ -259,7 +259,7 @@ static SCHEDULE: Form = Form {
         },
         Field {
             name: "dialect",
-            says: "how `cron` is read",
+            says: "how `cron` is read: `vixie`, `quartz` or `kubernetes`",
             left_out: LeftOut::Default(&["vixie"]),
             holds: Holds::Word(&[
                 ("vixie", "five fields, as in a crontab"),

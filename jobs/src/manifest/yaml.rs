@@ -12,6 +12,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 use super::problem::{Place, Problems};
 use super::source::Document;
 use super::syntax::{self, About};
+use crate::shown::shown;
 
 /// Deepest nesting read; a manifest needs 3.
 const DEPTH_MAX: usize = 8;
@@ -316,28 +317,19 @@ impl Tree<'_> {
 
     /// The path to where reading has come to, and to the field `key` of it.
     fn path(&self, key: Option<&str>) -> String {
-        let mut path = String::new();
+        let mut names: Vec<&str> = Vec::new();
         let mut last = None;
         for open in &self.open {
-            match &open.kind {
+            last = match &open.kind {
                 // How many of the items before are whole is not known.
-                Kind::List(_) => last = None,
-                Kind::Map { key, .. } => {
-                    last = key.as_ref().and_then(|key| key.name.as_deref());
-                    if let Some(name) = last {
-                        let dot = if path.is_empty() { "" } else { "." };
-                        path = format!("{path}{dot}{name}");
-                    }
-                }
-            }
+                Kind::List(_) => None,
+                Kind::Map { key, .. } => key.as_ref().and_then(|key| key.name.as_deref()),
+            };
+            names.extend(last);
         }
-        match key {
-            Some(key) if last != Some(key) => {
-                let dot = if path.is_empty() { "" } else { "." };
-                format!("{path}{dot}{key}")
-            }
-            _ => path,
-        }
+        names.extend(key.filter(|_| last != key));
+        let names: Vec<String> = names.into_iter().map(shown).collect();
+        names.join(".")
     }
 
     fn end(self, problems: &mut Problems) -> Option<Node> {
