@@ -10,8 +10,9 @@
 --     SELECT matins.done(job, fire_time, shard, shards, token, fence);     with, or after, its last write
 --     SELECT matins.publish(job, fire_time, shard, shards, token, fence);  in one of its own; where true, publish
 --
--- Rows are locked in one order everywhere: job, publication, shards. Who only checks shares its locks, so shards do
--- not wait for each other; who replaces somebody waits for that one's open transactions to end.
+-- Rows are locked in one order everywhere, so that nobody deadlocks: the job, one's own shard, the publication. Who only
+-- checks shares the first two, so shards do not wait for each other; who replaces somebody waits there for that one's
+-- open transactions to end. The third is for who publishes, and keeps off who would have a shard computed anew.
 
 BEGIN;
 SET LOCAL client_min_messages = warning;
@@ -74,30 +75,48 @@ BEGIN
 END
 $$;
 
--- Nobody with another token or fence can have a row of this shard, or of this job, open until this transaction ends.
+CREATE OR REPLACE FUNCTION matins.refuse_unclaimed(job text, fire_time text, shard bigint, token bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% % shard %: token % has not claimed this shard', job, fire_time, shard, token
+        USING ERRCODE = 'MT002', HINT = 'Call matins.claim with the same arguments first, and commit.';
+END
+$$;
+
+-- Until this transaction ends no later execution of the job can claim a shard.
+CREATE OR REPLACE FUNCTION matins.hold_job(job text, fire_time text, shard bigint, token bigint, fence bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    newest_fence bigint;
+BEGIN
+    IF fence IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT j.fence INTO newest_fence FROM matins.jobs AS j WHERE j.job = hold_job.job FOR SHARE;
+    IF newest_fence > fence THEN
+        PERFORM matins.refuse_replaced(job, fire_time, shard, 'fence', fence, newest_fence);
+    ELSIF newest_fence IS DISTINCT FROM fence THEN
+        PERFORM matins.refuse_unclaimed(job, fire_time, shard, token);
+    END IF;
+END
+$$;
+
+-- Until this transaction ends no later attempt can claim the shard either. Answers what last changed its row.
 CREATE OR REPLACE FUNCTION matins.hold(job text, fire_time text, shard bigint, token bigint, fence bigint)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    newest_fence bigint;
     newest_token bigint;
     changed_in bigint;
 BEGIN
     PERFORM matins.check_arguments(job, fire_time, shard, token);
-    IF fence IS NOT NULL THEN
-        SELECT j.fence INTO newest_fence FROM matins.jobs AS j WHERE j.job = hold.job FOR SHARE;
-        IF newest_fence > fence THEN
-            PERFORM matins.refuse_replaced(job, fire_time, shard, 'fence', fence, newest_fence);
-        END IF;
-    END IF;
+    PERFORM matins.hold_job(job, fire_time, shard, token, fence);
     SELECT s.token, s.changed_in INTO newest_token, changed_in FROM matins.shards AS s
      WHERE s.job = hold.job AND s.fire_time = hold.fire_time AND s.shard = hold.shard
        FOR SHARE;
     IF newest_token > token THEN
         PERFORM matins.refuse_replaced(job, fire_time, shard, 'token', token, newest_token);
-    END IF;
-    IF newest_token IS DISTINCT FROM token OR (fence IS NOT NULL AND newest_fence IS DISTINCT FROM fence) THEN
-        RAISE EXCEPTION '% % shard %: token % has not claimed this shard', job, fire_time, shard, token
-            USING ERRCODE = 'MT002', HINT = 'Call matins.claim with the same arguments first, and commit.';
+    ELSIF newest_token IS DISTINCT FROM token THEN
+        PERFORM matins.refuse_unclaimed(job, fire_time, shard, token);
     END IF;
     RETURN changed_in;
 END
@@ -111,6 +130,7 @@ BEGIN
         INSERT INTO matins.jobs (job, fence) VALUES (job, fence) ON CONFLICT DO NOTHING;
         UPDATE matins.jobs AS j SET fence = claim.fence WHERE j.job = claim.job AND j.fence < claim.fence;
     END IF;
+    PERFORM matins.hold_job(job, fire_time, shard, token, fence);
     INSERT INTO matins.shards (job, fire_time, shard, token, claimed_at, changed_in)
         VALUES (job, fire_time, shard, token, clock_timestamp(), txid_current())
         ON CONFLICT DO NOTHING;
@@ -118,6 +138,11 @@ BEGIN
        SET token = claim.token, claimed_at = clock_timestamp(), done_of = NULL, changed_in = txid_current()
      WHERE s.job = claim.job AND s.fire_time = claim.fire_time AND s.shard = claim.shard AND s.token < claim.token;
     PERFORM matins.hold(job, fire_time, shard, token, fence);
+    -- Not while somebody publishes the fire. The row is written, not only locked, so that who publishes under a
+    -- snapshot of before is told of a conflict.
+    INSERT INTO matins.publications (job, fire_time, token_sum, times) VALUES (job, fire_time, 0, 0)
+        ON CONFLICT DO NOTHING;
+    UPDATE matins.publications AS p SET times = p.times WHERE p.job = claim.job AND p.fire_time = claim.fire_time;
 END
 $$;
 
@@ -163,13 +188,11 @@ BEGIN
             job, fire_time, shard
             USING ERRCODE = 'MT002', HINT = 'Commit that one, and call matins.publish in a transaction of its own.';
     END IF;
+    -- One at a time, and no shard is claimed anew until this transaction ends.
     INSERT INTO matins.publications (job, fire_time, token_sum, times) VALUES (job, fire_time, 0, 0)
         ON CONFLICT DO NOTHING;
     PERFORM 1 FROM matins.publications AS p
       WHERE p.job = publish.job AND p.fire_time = publish.fire_time FOR UPDATE;
-    -- No shard can be claimed anew until this transaction ends.
-    PERFORM 1 FROM matins.shards AS s
-      WHERE s.job = publish.job AND s.fire_time = publish.fire_time ORDER BY s.shard FOR SHARE;
     SELECT count(*), sum(s.token) INTO shards_done, done_token_sum FROM matins.shards AS s
      WHERE s.job = publish.job AND s.fire_time = publish.fire_time AND s.done_of = publish.shards;
     IF shards_done IS DISTINCT FROM shards THEN
