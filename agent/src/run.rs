@@ -119,6 +119,7 @@ pub(crate) enum Input {
 /// tokio runtime with its IO and time drivers around it; a current-thread one does.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut shell = Shell::start(options)?;
+    supervisor::protect_from_attempts();
     shell.run().await
 }
 

@@ -51,7 +51,7 @@ use cgroups::Cgroups;
 use environments::Sightings;
 use launching::{Launcher, Outcome};
 use place::{Door, Place};
-pub use protection::protect_from_attempts;
+pub(crate) use protection::protect_from_attempts;
 use removal::Removal;
 pub(crate) use socket::LINE_BYTES_MAX;
 use socket::Line;
@@ -117,8 +117,8 @@ fn kernel(what: &'static str) -> impl Fn(nix::Error) -> Error {
 /// Takes over the process: blocks signals, reaps every child, becomes a subreaper. To be called
 /// on the main thread of a process that has started no other.
 pub fn run(options: Options) -> Result<(), Error> {
-    let inherited = protection::protect();
     let place = Place::take(&options.directory)?;
+    let inherited = protection::protect();
     let directory = place.directory().to_owned();
     let signals = take_over_process()?;
     let proc = PathBuf::from("/proc");

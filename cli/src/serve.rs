@@ -42,7 +42,6 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
     if let Some(name) = &options.name {
         check_name(&what, name, &options.identity)?;
     }
-    agent::supervisor::protect_from_attempts();
     let options = agent::Options {
         identity_directory: options.identity,
         coordinator: options.coordinator,

@@ -27,7 +27,7 @@ pub(super) struct Inherited {
 }
 
 /// Gives this process precedence over attempts, as far as it may take it.
-pub fn protect_from_attempts() {
+pub(crate) fn protect_from_attempts() {
     protect();
 }
 

@@ -91,11 +91,15 @@ impl Conversation {
     }
 
     async fn starts(&mut self, token: i64, script: &str) {
+        self.starts_work(token, work(script)).await;
+    }
+
+    async fn starts_work(&mut self, token: i64, work: Work) {
         self.says(CoordinatorBody::Start {
             session: self.session,
             token: Token(token),
             rests_on: 0,
-            work: Box::new(work(script)),
+            work: Box::new(work),
         })
         .await;
     }
@@ -308,4 +312,35 @@ async fn beats_come_and_say_what_runs() {
         .await;
     let receipt = tokio::time::timeout(Duration::from_secs(30), conversation.hears_receipt());
     assert_eq!(receipt.await.unwrap().end.outcome, AttemptOutcome::Lost);
+}
+
+#[tokio::test]
+async fn beats_are_on_time_while_attempts_use_every_processor() {
+    let home = Home::new();
+    let listener = listen(&home);
+    let _supervisor = home.start();
+    let _agent = home.start_agent(&listener.local_addr().to_string());
+    let (mut conversation, _) = Conversation::begin(&listener, 1).await;
+    let burners = "for i in 1 2 3 4 5 6 7 8; do while :; do :; done & done; wait";
+    let mut work = work(burners);
+    work.takeover = DurationMs::from_secs(15);
+    conversation.starts_work(10, work).await;
+    conversation.hears_started(10).await;
+    // One that came too late would find its attempt killed, and a receipt in its place.
+    for expected in 1..=3 {
+        let AgentMessage::Heartbeat(beat) = conversation.hears().await else {
+            panic!("a beat comes next");
+        };
+        assert_eq!(
+            (beat.beat, &beat.attempts[..]),
+            (expected, &[Token(10)][..])
+        );
+        conversation
+            .says(CoordinatorBody::HeartbeatAck {
+                session: SessionId(1),
+                beat: beat.beat,
+                live: vec![Token(10)],
+            })
+            .await;
+    }
 }
