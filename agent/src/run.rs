@@ -63,6 +63,8 @@ pub struct Options {
     pub data_directory: PathBuf,
     /// Attempts that may live at once, 1 to [`SLOTS_MAX`].
     pub slots: u32,
+    /// Of one attempt's output at most so much is kept: the first and the last.
+    pub output_bytes_max: u64,
 }
 
 /// Why an agent could not start, or could not go on.
@@ -160,6 +162,7 @@ impl Shell {
             supervisor_directory,
             data_directory,
             slots,
+            output_bytes_max,
         } = options;
         if !(1..=SLOTS_MAX).contains(&slots) {
             return Err(Error::Slots { slots });
@@ -187,6 +190,7 @@ impl Shell {
             incarnation: Incarnation(incarnation),
             slots,
             output_directory: output_directory.clone(),
+            output_bytes_max,
             path: PATH.to_owned(),
         };
         Ok(Shell {

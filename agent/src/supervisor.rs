@@ -11,7 +11,8 @@
 //! 3. then the requests of the agent that is there.
 //!
 //! Nothing that may wait is done on its one thread: processes prepare themselves ([`launching`]),
-//! others look at what may hang ([`environments`]) and clear away ([`removal`]). What the thread
+//! others look at what may hang ([`environments`]), clear away ([`removal`]) and keep what attempts
+//! write ([`log_writer`]). What the thread
 //! does itself are calls that the kernel answers at once.
 //!
 //! In its directory, which others may pass through and not read, are the lock that keeps a second
@@ -22,6 +23,7 @@
 mod cgroups;
 mod environments;
 mod launching;
+mod log_writer;
 mod place;
 mod processes;
 mod protection;
@@ -42,7 +44,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use protocol::message::Incarnation;
-use protocol::supervisor::{Launch, Request};
+use protocol::supervisor::{Launch, Request, SpawnFault};
 use protocol::{BootMs, DurationMs, Rules, Token};
 
 use crate::chain::chain;
@@ -50,6 +52,7 @@ use crate::clock::{self, BootTimer};
 use cgroups::Cgroups;
 use environments::Sightings;
 use launching::{Launcher, Outcome};
+use log_writer::LogWriter;
 use place::{Door, Place};
 pub(crate) use protection::protect_from_attempts;
 use removal::Removal;
@@ -127,6 +130,12 @@ pub fn run(options: Options) -> Result<(), Error> {
     let swept = sweep_leftovers(&mut cgroups, &proc, &mark)?;
     let removal = clear_work(&directory)?;
     let identity = identity(swept)?;
+    let log_writer = LogWriter::start().map_err(|source| Error::Kernel {
+        what: "a process for the output of attempts",
+        source,
+    })?;
+    let mut trees = Trees::new(proc.clone(), Sightings::new(&proc, &mark));
+    trees.insert_own(log_writer.pid());
     tracing::info!(
         directory = %directory.display(),
         incarnation = identity.incarnation.0,
@@ -137,7 +146,8 @@ pub fn run(options: Options) -> Result<(), Error> {
     let door = place.open_door()?;
     let mut shell = Shell {
         core: Supervisor::new(identity, Rules::all()),
-        trees: Trees::new(proc.clone(), Sightings::new(&proc, &mark)),
+        trees,
+        log_writer,
         cgroups,
         launcher: Launcher::new(mark, host_name()?, inherited),
         removal,
@@ -227,6 +237,7 @@ fn identity(swept: bool) -> Result<Identity, Error> {
 struct Shell {
     core: Supervisor,
     trees: Trees,
+    log_writer: LogWriter,
     cgroups: Cgroups,
     launcher: Launcher,
     removal: Removal,
@@ -271,8 +282,10 @@ impl Shell {
             if ready.readable && !replaced {
                 self.read();
             }
+            self.hear_log_writer();
             self.core.handle_tick(clock::now());
             self.obey();
+            self.tend_log_writer();
             self.flush();
             self.send_out_helpers();
             self.look_around();
@@ -295,6 +308,7 @@ impl Shell {
             .into_iter()
             .chain(self.accept_after)
             .chain(self.trees.sightings.poll_timeout())
+            .chain(self.log_writer.poll_timeout())
             .chain(self.look_around);
         self.timer.set(wake_at.min()).map_err(kernel("a timer"))?;
         let wanted = |line: &Line| {
@@ -318,6 +332,9 @@ impl Shell {
         });
         if let Some(sightings) = self.trees.sightings.fd() {
             polled.push(PollFd::new(sightings, PollFlags::POLLIN));
+        }
+        if let Some((socket, wanted)) = self.log_writer.wanted() {
+            polled.push(PollFd::new(socket, wanted));
         }
         let mut reporting = Vec::new();
         for (token, fd) in self.launcher.reports() {
@@ -424,6 +441,11 @@ impl Shell {
             match sys::reap() {
                 Ok(Some(ended)) => {
                     self.removal.reaped(ended.pid);
+                    if self.log_writer.is(ended.pid) {
+                        // Its last words are still to be read.
+                        self.hear_log_writer();
+                        self.log_writer.handle_death(clock::now().boot);
+                    }
                     let Some(token) = self.trees.reaped(ended.pid) else {
                         continue;
                     };
@@ -460,6 +482,20 @@ impl Shell {
             }
         }
         self.core.handle_spawned(token, outcome, clock::now());
+    }
+
+    fn hear_log_writer(&mut self) {
+        for token in self.log_writer.read() {
+            self.core.handle_output_drained(token, clock::now());
+        }
+    }
+
+    /// Replaces a log writer that is dead, and sends what waits for it.
+    fn tend_log_writer(&mut self) {
+        if let Some(pid) = self.log_writer.handle_tick(clock::now().boot) {
+            self.trees.insert_own(pid);
+        }
+        self.log_writer.flush();
     }
 
     /// Takes the next agent that waits; whether there was one.
@@ -553,6 +589,7 @@ impl Shell {
                 Action::LookAtTree { token } => self.look(token),
                 Action::Clear { token } => {
                     self.trees.remove(token);
+                    self.log_writer.close(token);
                     self.cgroups.remove(token);
                     self.removal.take(self.work_directory(token));
                 }
@@ -579,7 +616,16 @@ impl Shell {
         let token = launch.token;
         let directory = self.work_directory(token);
         let now = clock::now();
-        match self.launcher.begin(launch, directory, &self.cgroups) {
+        let output = self.log_writer.open(launch, now.boot);
+        let output = output.map_err(|error| SpawnError {
+            fault: SpawnFault::Host,
+            why: chain(&error),
+        });
+        let begun = output.and_then(|output| {
+            self.launcher
+                .begin(launch, directory, output, &self.cgroups)
+        });
+        match begun {
             Ok(pid) => {
                 self.trees.insert(token, pid, now.boot);
                 tracing::debug!(%token, pid, "an attempt prepares itself");

@@ -435,6 +435,9 @@ pub(crate) struct RunAgent {
     /// How many attempts at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: u32,
+    /// How much of one attempt's output is kept: the first and the last of it
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
+    pub(crate) output_per_attempt: u64,
 }
 
 #[derive(Args, Debug)]
@@ -508,6 +511,10 @@ fn parse_reason(text: &str) -> Result<String, String> {
 
 fn parse_length(text: &str) -> Result<DurationMs, String> {
     jobs::parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    jobs::parse_size(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         supervisor_directory: options.supervisor,
         data_directory: options.data,
         slots: options.slots,
+        output_bytes_max: options.output_per_attempt,
     };
     block_on(&what, agent::run(options))
 }

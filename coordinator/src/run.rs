@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use transport::{Identity, IdentityError, ListenError, Listener, Role};
 
 use crate::agents;
-use crate::api::{self, Api, ApiListener, Readers};
+use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
 use crate::clock::read_now;
 use crate::committer;
 use crate::data_dir::{DataDir, DataDirError};
@@ -130,6 +130,7 @@ pub async fn run_until(
         engine: threads.engine.clone(),
         readers: Readers::new(ledger),
         roster,
+        outputs: OpenOutputs::default(),
         token: Arc::new(token.clone()),
         node: options.node.as_str().into(),
         agents_address: agents.local_addr(),

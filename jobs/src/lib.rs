@@ -21,3 +21,4 @@ pub use schedule::{
     ClockNote, Dialect, DialectError, Explanation, Face, Instant, Missed, Schedule, ScheduleError,
     ScheduleSpec, Warning, tzdata_version,
 };
+pub use size::{SizeError, parse_size};

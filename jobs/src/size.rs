@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 4] = [
 /// Text that is not a size, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {reason}; {remedy}")]
-pub(crate) struct SizeError {
+pub struct SizeError {
     /// As written, cut where it is long.
     pub(crate) text: String,
     /// Continues a sentence that begins with the text.
@@ -25,7 +25,7 @@ pub(crate) struct SizeError {
 }
 
 /// Reads a size, in bytes. Only the form is judged here; which sizes make sense is for the field.
-pub(crate) fn parse_size(text: &str) -> Result<u64, SizeError> {
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let refuse = |reason: String, remedy: String| SizeError {
         text: shown(text),
         reason,

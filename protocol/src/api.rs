@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptOutcome, Exit, Trigger};
+use crate::output::Stream;
 use crate::time::{WallMs, rfc3339};
 use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token, ids};
 
@@ -113,6 +114,32 @@ pub struct Shard {
     pub retries_used: u32,
     /// Oldest first, over all executions.
     pub attempts: Vec<Attempt>,
+}
+
+/// One record of an attempt's output, as `format=json` has it: one object a line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputLine {
+    /// When it was read, in UTC and to the microsecond.
+    pub time: String,
+    pub job: JobName,
+    #[serde(with = "rfc3339")]
+    pub fire_time: WallMs,
+    pub shard: u32,
+    pub attempt: u32,
+    #[serde(with = "ids::text")]
+    pub token: Token,
+    /// `matins` where Matins says something of the output.
+    pub stream: Stream,
+    /// The line goes on in the next record of this stream, or the output ends without a line feed.
+    pub partial: bool,
+    /// Without the line feed.
+    pub content: String,
+    /// `content` is not text and is written in base64.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub base64: bool,
+    /// So much of the output is missing here; `content` says why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

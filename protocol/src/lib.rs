@@ -10,6 +10,7 @@ pub mod ids;
 pub mod lease;
 pub mod message;
 pub mod names;
+pub mod output;
 pub mod rules;
 pub mod supervisor;
 pub mod time;

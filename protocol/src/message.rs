@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptEnd, Work};
+use crate::output::Wanted;
 use crate::time::WallMs;
 use crate::{Epoch, SessionId, Token};
 
@@ -129,14 +130,15 @@ pub enum CoordinatorBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BulkRequest {
-    /// The agent answers with a [`BulkAnswer`] frame, then the raw bytes, then end of stream.
-    Output { token: Token },
+    /// The agent answers with a [`BulkAnswer`] frame, then records (see [`crate::output`]), then
+    /// end of stream. The coordinator ends it early by dropping its own half.
+    Output(Wanted),
 }
 
 /// First frame of the answer on a bulk stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BulkAnswer {
-    Found { bytes: u64 },
+    Found,
     NotFound { reason: String },
 }

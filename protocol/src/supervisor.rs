@@ -45,8 +45,11 @@ pub struct Launch {
     pub user: Option<String>,
     #[serde(default)]
     pub limits: Limits,
-    /// File that standard output and standard error are appended to.
+    /// Directory that standard output and standard error are kept in, as records (see
+    /// [`crate::output`]).
     pub output: String,
+    /// Of these at most so much is kept on disk: the first and the last.
+    pub output_bytes_max: u64,
     pub deadline: BootMs,
     /// Takeover time of the job: nothing to the supervisor, which hands it back in its table to
     /// an agent that was restarted and must go on computing deadlines.
@@ -94,7 +97,7 @@ pub struct Held {
     /// As the Launch gave it.
     pub takeover: DurationMs,
     pub started_at: Option<WallMs>,
-    /// File that holds its output.
+    /// Directory that holds its output.
     pub output: String,
     pub end: Option<End>,
 }

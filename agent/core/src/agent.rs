@@ -55,16 +55,18 @@ pub struct Config {
     pub incarnation: Incarnation,
     /// Attempts that may live at once, at most [`SLOTS_MAX`].
     pub slots: u32,
-    /// Directory of the output files; an attempt's is [`output_file`].
+    /// Directory of what attempts write; an attempt's own is [`output_directory`].
     pub output_directory: String,
+    /// Of one attempt's output at most so much is kept.
+    pub output_bytes_max: u64,
     /// `PATH` of every attempt.
     pub path: String,
 }
 
-/// The file that holds an attempt's output. Derivable from the token alone, so that an agent
-/// that was restarted finds it again.
-pub fn output_file(output_directory: &str, token: Token) -> String {
-    format!("{output_directory}/{}.log", token.0)
+/// The directory that holds an attempt's output, below that of all. Derivable from the token
+/// alone, so that an agent that was restarted finds it again.
+pub fn output_directory(of_all: &str, token: Token) -> String {
+    format!("{of_all}/{}", token.0)
 }
 
 /// One connection to a coordinator, numbered by the shell; a later one has a higher number.
@@ -308,7 +310,7 @@ impl Agent {
             }
             Event::Ended { token, end } => {
                 let output = self.attempts.remove(&token).map_or_else(
-                    || output_file(&self.config.output_directory, token),
+                    || output_directory(&self.config.output_directory, token),
                     |attempt| attempt.output,
                 );
                 self.hold_ended(token, end, output);

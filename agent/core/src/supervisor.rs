@@ -11,7 +11,8 @@
 //!
 //! An attempt has *ended* when its main process has exited and its tree is verified empty. What
 //! the main process left behind is killed, counted, and changes nothing about how the attempt is
-//! said to have ended.
+//! said to have ended. The end is told when what the dead tree has written is kept as well, or
+//! after [`OUTPUT_WAIT`]: a descriptor that a stranger was given must not hold a run open.
 //!
 //! Between the launch and the first instruction of the program the process is the supervisor's own
 //! work: it looks up users, makes directories, opens files, and any of these may hang. It is
@@ -32,6 +33,9 @@ use protocol::{BootMs, DurationMs, Now, Rule, Rules, Token, WallMs};
 /// to the second. A process in uninterruptible IO can take for ever, and looking costs.
 const PAUSE_FIRST: DurationMs = DurationMs(10);
 const PAUSE_LAST: DurationMs = DurationMs(1_000);
+
+/// How long an end waits for the word that the output of a dead tree is written down.
+pub const OUTPUT_WAIT: DurationMs = DurationMs(2_000);
 
 /// Who this supervisor is, as its table says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +61,8 @@ pub enum Action {
     TellUnkillable { token: Token },
     /// Count what is alive of the attempt's tree and report with [`Supervisor::handle_tree`].
     LookAtTree { token: Token },
-    /// The tree is empty: remove the attempt's working directory.
+    /// The tree is empty: remove the attempt's working directory, and wait for its output no
+    /// longer.
     Clear { token: Token },
     /// To the connected agent.
     Send(Event),
@@ -118,11 +123,20 @@ struct Attempt {
     deadline: BootMs,
     takeover: DurationMs,
     timeout: DurationMs,
-    output: String,
+    output_directory: String,
     /// Limits of the launch that this host does not enforce.
     not_enforced: Vec<Limit>,
     phase: Phase,
     ladder: Option<Ladder>,
+    output: Output,
+}
+
+/// Whether anything can still come of what the attempt has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    Open,
+    /// Every writer is gone, and all that came is written down.
+    Drained,
 }
 
 #[derive(Debug)]
@@ -141,6 +155,11 @@ enum Phase {
         leftovers: u32,
         look_at: BootMs,
         pause: DurationMs,
+    },
+    /// The tree is empty; its output is still being written down.
+    Closing {
+        end: End,
+        until: BootMs,
     },
     Ended(End),
 }
@@ -261,10 +280,11 @@ impl Supervisor {
                 deadline: launch.deadline,
                 takeover: launch.takeover,
                 timeout: launch.timeout,
-                output: launch.output.clone(),
+                output_directory: launch.output.clone(),
                 not_enforced: Vec::new(),
                 phase: Phase::Spawning,
                 ladder: None,
+                output: Output::Open,
             },
         );
         self.alive += 1;
@@ -364,7 +384,14 @@ impl Supervisor {
                 not_enforced: attempt.not_enforced.clone(),
                 leftovers: *leftovers,
             };
-            return self.end(token, end);
+            if attempt.output == Output::Drained {
+                return self.end(token, end);
+            }
+            attempt.phase = Phase::Closing {
+                end,
+                until: now.boot + OUTPUT_WAIT,
+            };
+            return;
         }
         if cause.is_none() {
             *leftovers = (*leftovers).max(tree.alive);
@@ -380,6 +407,19 @@ impl Supervisor {
             });
         }
         self.step(token, now.boot);
+    }
+
+    /// Nobody can write to this attempt's output any more, and all that came is written down.
+    pub fn handle_output_drained(&mut self, token: Token, now: Now) {
+        self.enforce(now);
+        let Some(attempt) = self.attempts.get_mut(&token) else {
+            return;
+        };
+        attempt.output = Output::Drained;
+        if let Phase::Closing { end, .. } = &attempt.phase {
+            let end = end.clone();
+            self.end(token, end);
+        }
     }
 
     /// Interrupt everything, start nothing more, and exit when nothing is alive.
@@ -436,7 +476,7 @@ impl Supervisor {
             return;
         };
         if let Some(ladder) = &mut attempt.ladder
-            && !matches!(attempt.phase, Phase::Ended(_))
+            && !matches!(attempt.phase, Phase::Closing { .. } | Phase::Ended(_))
             && ladder.next <= now
         {
             self.actions.push_back(Action::Signal {
@@ -457,6 +497,12 @@ impl Supervisor {
             *pause = longer(*pause);
             *look_at = now + *pause;
             self.actions.push_back(Action::LookAtTree { token });
+        }
+        if let Phase::Closing { end, until } = &attempt.phase
+            && *until <= now
+        {
+            let end = end.clone();
+            self.end(token, end);
         }
     }
 
@@ -550,6 +596,7 @@ impl Supervisor {
                 Phase::Running { started_at, .. } | Phase::Draining { started_at, .. } => {
                     (Some(*started_at), None)
                 }
+                Phase::Closing { end, .. } => (end.started_at, None),
                 Phase::Ended(end) => (end.started_at, Some(end.clone())),
             };
             Held {
@@ -557,7 +604,7 @@ impl Supervisor {
                 deadline: attempt.deadline,
                 takeover: attempt.takeover,
                 started_at,
-                output: attempt.output.clone(),
+                output: attempt.output_directory.clone(),
                 end,
             }
         };
@@ -591,6 +638,7 @@ impl Attempt {
                 deadline.into_iter().chain(self.timeout_at()).min()
             }),
             Phase::Draining { look_at, .. } => ladder.into_iter().chain([*look_at]).min(),
+            Phase::Closing { until, .. } => Some(*until),
             Phase::Ended(_) => None,
         }
     }

@@ -22,6 +22,7 @@ use protocol::attempt::Limit;
 use protocol::supervisor::{Launch, SpawnFault};
 
 use super::cgroups::Cgroups;
+use super::log_writer::Ends;
 use super::protection::Inherited;
 use super::sys;
 use preparing::Preparation;
@@ -59,6 +60,7 @@ impl Launcher {
         &mut self,
         launch: &Launch,
         directory: PathBuf,
+        output: Ends,
         cgroups: &Cgroups,
     ) -> Result<i32, SpawnError> {
         let (report, teller) = report::pipe().map_err(want)?;
@@ -67,6 +69,7 @@ impl Launcher {
             let preparation = Preparation {
                 launch,
                 directory: &directory,
+                output: &output,
                 mark: &self.mark,
                 host: &self.host,
                 inherited: &self.inherited,

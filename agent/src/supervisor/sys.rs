@@ -80,6 +80,12 @@ pub(super) fn pidfd_signal(process: &OwnedFd, signal: Signal) -> io::Result<()> 
     Ok(())
 }
 
+/// Takes over a descriptor that came with a message, of which nobody else knows.
+pub(super) fn adopt(descriptor: RawFd) -> OwnedFd {
+    // SAFETY: the kernel has just made this descriptor for us.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
 /// Undoes an inherited "ignore" of SIGCHLD, under which the kernel would reap our children
 /// behind our back and their ends would be lost.
 pub(super) fn hear_of_children() {

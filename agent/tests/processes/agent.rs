@@ -10,10 +10,13 @@ use protocol::message::{
     AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Nonce,
     Receipt,
 };
+use protocol::output::{Record, Wanted};
 use protocol::{DurationMs, Epoch, ExecutionId, RunId, SessionId, Token, WallMs};
 use tokio::io::AsyncReadExt;
 use transport::ca::{self, Validity};
-use transport::{Connection, ControlReceiver, ControlSender, Identity, Listener, Role};
+use transport::{
+    BulkReceiver, BulkSender, Connection, ControlReceiver, ControlSender, Identity, Listener, Role,
+};
 
 use crate::harness::{Home, PATIENCE, is_alive, wait_for};
 
@@ -128,20 +131,42 @@ impl Conversation {
         }
     }
 
+    /// What the agent has of this attempt's output, as the attempt wrote it.
     async fn output(&self, token: i64) -> Result<String, String> {
+        let records = self.records(wanted(token)).await?;
+        let lines = records.split(|&byte| byte == b'\n');
+        let raw = lines
+            .filter_map(Record::parse)
+            .map(|record| record.raw().concat());
+        Ok(String::from_utf8(raw.collect::<Vec<_>>().concat()).unwrap())
+    }
+
+    async fn records(&self, wanted: Wanted) -> Result<Vec<u8>, String> {
+        let (_sender, mut receiver) = self.ask_for(wanted).await?;
+        let mut records = Vec::new();
+        receiver.read_to_end(&mut records).await.unwrap();
+        Ok(records)
+    }
+
+    async fn ask_for(&self, wanted: Wanted) -> Result<(BulkSender, BulkReceiver), String> {
         let (mut sender, mut receiver) = self.connection.open_bulk().await.unwrap();
-        let token = Token(token);
-        sender.send(&BulkRequest::Output { token }).await.unwrap();
+        sender.send(&BulkRequest::Output(wanted)).await.unwrap();
         let answer = tokio::time::timeout(PATIENCE, receiver.receive::<BulkAnswer>()).await;
         match answer.unwrap().unwrap().unwrap() {
             BulkAnswer::NotFound { reason } => Err(reason),
-            BulkAnswer::Found { bytes } => {
-                let mut output = String::new();
-                receiver.read_to_string(&mut output).await.unwrap();
-                assert_eq!(output.len() as u64, bytes);
-                Ok(output)
-            }
+            BulkAnswer::Found => Ok((sender, receiver)),
         }
+    }
+}
+
+/// All of an attempt's output.
+fn wanted(token: i64) -> Wanted {
+    Wanted {
+        token: Token(token),
+        stream: None,
+        since: None,
+        tail: None,
+        follow: false,
     }
 }
 

@@ -20,6 +20,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use protocol::attempt::Limits;
+use protocol::output::Record;
 use protocol::supervisor::{End, Event, KillCause, Launch, Request, Table};
 use protocol::{BootMs, DurationMs, Token};
 
@@ -33,6 +34,9 @@ const HEAP: &str = "MATINS_TEST_HEAP";
 
 /// Every wait on a condition ends in failure after this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Kept of one attempt's output.
+pub(crate) const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) fn become_what_was_asked_for() {
     if let Ok(directory) = std::env::var(SUPERVISOR) {
@@ -49,6 +53,7 @@ pub(crate) fn become_what_was_asked_for() {
             supervisor_directory: home.join("supervisor"),
             data_directory: home.clone(),
             slots: 4,
+            output_bytes_max: OUTPUT_BYTES_MAX,
         };
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -264,12 +269,37 @@ impl Home {
         self.connect_for_table().0
     }
 
+    /// Directory of this attempt's output.
     pub(crate) fn output(&self, token: i64) -> PathBuf {
-        self.path().join(format!("output/{token}.log"))
+        self.path().join(format!("output/{token}"))
     }
 
+    /// What this attempt has written, both streams in their order.
     pub(crate) fn output_of(&self, token: i64) -> String {
-        fs::read_to_string(self.output(token)).unwrap_or_default()
+        String::from_utf8_lossy(&self.raw_output_of(token)).into_owned()
+    }
+
+    pub(crate) fn raw_output_of(&self, token: i64) -> Vec<u8> {
+        let records = self.records_of(token);
+        let lines = records.split(|&byte| byte == b'\n');
+        let raw = lines
+            .filter_map(Record::parse)
+            .map(|record| record.raw().concat());
+        raw.collect::<Vec<_>>().concat()
+    }
+
+    /// The files of this attempt's output, one after the other.
+    pub(crate) fn records_of(&self, token: i64) -> Vec<u8> {
+        let Ok(entries) = fs::read_dir(self.output(token)) else {
+            return Vec::new();
+        };
+        let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.retain(|path| path.file_name().is_some_and(|name| name != "about"));
+        files.sort();
+        files
+            .iter()
+            .flat_map(|path| fs::read(path).unwrap_or_default())
+            .collect()
     }
 
     /// The number after `pid=` in the output of this attempt.
@@ -441,6 +471,7 @@ pub(crate) fn launch(home: &Home, token: i64, exec: &[&str]) -> Request {
         exec: exec.iter().map(|&part| part.to_owned()).collect(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         output: home.output(token).display().to_string(),
+        output_bytes_max: OUTPUT_BYTES_MAX,
         deadline: BootMs(now_ms() + 600_000),
         takeover: DurationMs(60_000),
         timeout: DurationMs(600_000),

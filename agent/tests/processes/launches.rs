@@ -3,12 +3,10 @@
 use std::fs;
 
 use nix::sys::signal::Signal;
-use nix::sys::stat::Mode;
-use protocol::BootMs;
 use protocol::attempt::Exit;
-use protocol::supervisor::{KillCause, SpawnFault};
+use protocol::supervisor::SpawnFault;
 
-use crate::harness::{Home, is_possible, launch_shell, launch_with, now_ms, wait_for};
+use crate::harness::{Home, is_possible, launch_with, wait_for};
 
 #[test]
 fn an_attempt_runs_as_the_user_it_names_and_as_nothing_more() {
@@ -147,36 +145,4 @@ fn a_program_that_cannot_begin_is_told_in_words_that_help() {
         let why = end.spawn_error.unwrap();
         assert!(why.contains(expected), "{program}: {why}");
     }
-}
-
-/// A FIFO that nobody reads keeps waiting whoever opens it to write, like a dead network disk.
-#[test]
-fn an_attempt_that_hangs_before_its_program_begins_holds_up_nobody_and_is_killed() {
-    let home = Home::new();
-    let supervisor = home.start();
-    let mut agent = home.connect();
-    let mode = Mode::from_bits_truncate(0o600);
-    for token in [1, 2, 3] {
-        nix::unistd::mkfifo(&home.output(token), mode).unwrap();
-    }
-    agent.send(&launch_shell(&home, 1, "true"));
-    agent.send(&launch_with(&home, 2, "true", |l| {
-        l.deadline = BootMs(now_ms() + 600);
-    }));
-    agent.send(&launch_shell(&home, 3, "true"));
-    for token in 10..15 {
-        agent.send(&launch_shell(&home, token, "exit 7"));
-        agent.launched(token);
-        assert_eq!(agent.ended(token).exit, Some(Exit::Code(7)));
-    }
-    let end = agent.ended(2);
-    assert_eq!((end.killed, end.exit), (Some(KillCause::LeaseLost), None));
-    agent.cancel(1);
-    let end = agent.ended(1);
-    assert_eq!((end.killed, end.exit), (Some(KillCause::Cancelled), None));
-    assert_eq!(end.started_at, None);
-    supervisor.signal(Signal::SIGTERM);
-    let end = agent.ended(3);
-    assert_eq!(end.killed, Some(KillCause::SupervisorStopped));
-    assert!(supervisor.wait());
 }

@@ -238,6 +238,15 @@ impl Drop for Frozen {
     }
 }
 
+/// A mount, taken away when the test is done with it.
+struct Bound(String);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", &self.0]).output();
+    }
+}
+
 fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -261,9 +270,12 @@ fn what_cannot_be_killed_is_not_told_as_dead_and_holds_up_nobody() {
         1,
         &format!("echo pid=$$; exec {touch}"),
     ));
-    agent.send(&launch_with(&home, 2, "true", |launch| {
-        launch.output = frozen.path("mount/b");
-    }));
+    let work = home.directory().join("work/2");
+    fs::create_dir_all(&work).unwrap();
+    let work = work.display().to_string();
+    run("mount", &["--bind", &frozen.path("mount"), &work]);
+    let work = Bound(work);
+    agent.send(&launch_shell(&home, 2, "true"));
     agent.send(&launch_shell(
         &home,
         3,
@@ -296,6 +308,7 @@ fn what_cannot_be_killed_is_not_told_as_dead_and_holds_up_nobody() {
     }
     assert!(is_alive(supervisor.pid().cast_signed()));
     frozen.thaw();
+    drop(work);
     let mut ends = std::collections::BTreeMap::new();
     while ends.len() < 3 {
         let (token, end) = agent.any_end();

@@ -33,6 +33,7 @@ use crate::roster::Roster;
 use crate::token::ApiToken;
 use error::ApiError;
 pub(crate) use listener::ApiListener;
+pub(crate) use output::OpenOutputs;
 pub(crate) use readers::Readers;
 
 const HEALTH: &str = "/healthz";
@@ -43,6 +44,7 @@ pub(crate) struct Api {
     pub(crate) engine: Engine,
     pub(crate) readers: Readers,
     pub(crate) roster: Arc<Roster>,
+    pub(crate) outputs: OpenOutputs,
     pub(crate) token: Arc<ApiToken>,
     pub(crate) node: Arc<str>,
     pub(crate) agents_address: SocketAddr,

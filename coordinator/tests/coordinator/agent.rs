@@ -10,10 +10,11 @@ use protocol::message::{
     AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Heartbeat,
     Incarnation, PROTOCOL_VERSION, Receipt, Started,
 };
+use protocol::output::Wanted;
 use protocol::{DurationMs, SessionId, Token, WallMs};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
-use transport::{Connection, Dialer, Role};
+use transport::{BulkReceiver, BulkSender, Connection, Dialer, Role};
 
 use crate::house::{Coordinator, House, PATIENCE, run};
 
@@ -21,12 +22,24 @@ pub(crate) struct FakeAgent {
     say: tokio::sync::mpsc::UnboundedSender<Say>,
     heard: mpsc::Receiver<Heard>,
     pub(crate) session: SessionId,
-    outputs: Outputs,
+    outputs: Arc<Outputs>,
     _thread: JoinHandle<()>,
 }
 
-/// How many bytes are announced, and those that come.
-type Outputs = Arc<Mutex<BTreeMap<Token, (u64, Vec<u8>)>>>;
+/// What can be fetched, and who is fetching what has no end.
+#[derive(Default)]
+struct Outputs {
+    held: Mutex<BTreeMap<Token, (Vec<u8>, End)>>,
+    readers: Mutex<Vec<Wanted>>,
+}
+
+/// What comes after what there is of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Orderly,
+    /// None until nobody reads any more.
+    Open,
+}
 
 enum Say {
     Json(Value),
@@ -80,7 +93,7 @@ impl FakeAgent {
         let address = coordinator.agents_address;
         let (say, told) = tokio::sync::mpsc::unbounded_channel();
         let (tell, heard) = mpsc::channel();
-        let outputs = Outputs::default();
+        let outputs = Arc::new(Outputs::default());
         let served = Arc::clone(&outputs);
         let thread = std::thread::spawn(move || {
             run(async {
@@ -110,15 +123,15 @@ impl FakeAgent {
         let _ = self.say.send(Say::Deafen);
     }
 
-    /// What the coordinator can fetch of an attempt.
-    pub(crate) fn has_output(&self, token: Token, output: &[u8]) {
-        self.announces_output(token, output.len() as u64, output);
+    /// What the coordinator can fetch of an attempt, and how that ends.
+    pub(crate) fn has_output(&self, token: Token, records: &[u8], end: End) {
+        let output = (records.to_vec(), end);
+        self.outputs.held.lock().unwrap().insert(token, output);
     }
 
-    /// As [`FakeAgent::has_output`], with another length than it has.
-    pub(crate) fn announces_output(&self, token: Token, bytes: u64, output: &[u8]) {
-        let output = (bytes, output.to_vec());
-        self.outputs.lock().unwrap().insert(token, output);
+    /// What is being read of outputs that have no end.
+    pub(crate) fn readers(&self) -> Vec<Wanted> {
+        self.outputs.readers.lock().unwrap().clone()
     }
 
     /// Waits for a message of a kind; others are passed over.
@@ -216,7 +229,7 @@ async fn live(
     connection: Connection,
     mut told: tokio::sync::mpsc::UnboundedReceiver<Say>,
     tell: mpsc::Sender<Heard>,
-    outputs: Outputs,
+    outputs: Arc<Outputs>,
 ) {
     let (mut sender, mut receiver) = connection.open_control().await.unwrap();
     let bulk = tokio::spawn(serve_outputs(connection.clone(), outputs));
@@ -250,23 +263,38 @@ async fn live(
     connection.shutdown("the test's agent goes").await;
 }
 
-async fn serve_outputs(connection: Connection, outputs: Outputs) {
-    while let Ok((mut sender, mut receiver)) = connection.accept_bulk().await {
-        let Ok(Some(BulkRequest::Output { token })) = receiver.receive().await else {
-            continue;
-        };
-        let output = outputs.lock().unwrap().get(&token).cloned();
-        let answer = match &output {
-            Some((bytes, _)) => BulkAnswer::Found { bytes: *bytes },
-            None => BulkAnswer::NotFound {
-                reason: "no such file".to_owned(),
-            },
-        };
-        sender.send(&answer).await.unwrap();
-        if let Some((_, output)) = output {
-            sender.write_all(&output).await.unwrap();
-        }
-        // Whoever has read what was announced may stop before the end.
+async fn serve_outputs(connection: Connection, outputs: Arc<Outputs>) {
+    while let Ok((sender, receiver)) = connection.accept_bulk().await {
+        tokio::spawn(serve_output(sender, receiver, Arc::clone(&outputs)));
+    }
+}
+
+async fn serve_output(mut sender: BulkSender, mut receiver: BulkReceiver, outputs: Arc<Outputs>) {
+    let Ok(Some(BulkRequest::Output(wanted))) = receiver.receive().await else {
+        return;
+    };
+    let output = outputs.held.lock().unwrap().get(&wanted.token).cloned();
+    let Some((records, end)) = output else {
+        let reason = "no such output".to_owned();
+        sender.send(&BulkAnswer::NotFound { reason }).await.unwrap();
         let _ = sender.finish().await;
+        return;
+    };
+    sender.send(&BulkAnswer::Found).await.unwrap();
+    sender.write_all(&records).await.unwrap();
+    match end {
+        // Whoever reads may go before the end.
+        End::Orderly => drop(sender.finish().await),
+        End::Open => {
+            sender.flush().await.unwrap();
+            outputs.readers.lock().unwrap().push(wanted);
+            let ended = receiver.receive::<BulkRequest>().await;
+            assert!(ended.is_err(), "{ended:?}");
+            outputs
+                .readers
+                .lock()
+                .unwrap()
+                .retain(|reader| *reader != wanted);
+        }
     }
 }

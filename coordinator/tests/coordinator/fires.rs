@@ -5,11 +5,12 @@ use protocol::attempt::{AttemptOutcome, Exit, Trigger};
 use protocol::message::{AgentMessage, CoordinatorBody};
 use serde_json::json;
 
-use crate::agent::{FakeAgent, attach_message};
-use crate::house::{Coordinator, House, YEARLY, http, manifest, wait_for};
+use crate::agent::{End, FakeAgent, attach_message};
+use crate::house::{Coordinator, House, YEARLY, manifest, wait_for};
+use crate::outputs::printed;
 
 /// Starts a run by hand and answers its id.
-fn run_by_hand(coordinator: &Coordinator, job: &str) -> String {
+pub(crate) fn run_by_hand(coordinator: &Coordinator, job: &str) -> String {
     let body = json!({ "by": "tester", "reason": "a test" });
     let path = format!("/api/v1/jobs/{job}/runs");
     let answer: RunAnswer = coordinator.call("POST", &path, Some(&body)).ok();
@@ -37,7 +38,7 @@ fn a_job_fires_and_the_ledger_proves_it() {
     assert_eq!(work.exec, ["/bin/true", &work.shard.to_string()]);
     let (second, other) = agent.hear_start();
     assert_eq!((other.run_id, other.shard), (work.run_id, 1 - work.shard));
-    agent.has_output(first, b"what it wrote\n");
+    agent.has_output(first, &printed(b"what it wrote\n"), End::Orderly);
     agent.succeed(first);
     agent.succeed(second);
 
@@ -70,7 +71,7 @@ fn a_job_fires_and_the_ledger_proves_it() {
     let why = coordinator
         .call("GET", &path, None)
         .refused(404, "not_found");
-    assert!(why.contains("no such file"), "{why}");
+    assert!(why.contains("no such output"), "{why}");
     let path = format!(
         "/api/v1/runs/{run}/shards/{}/log?token={first}",
         other.shard
@@ -158,8 +159,8 @@ fn a_person_cancels_and_reruns() {
     let (again, work) = agent.hear_start();
     assert_eq!((work.run_id, work.trigger), (answer.run, Trigger::Rerun));
     let long = "the first time\n".repeat(100_000);
-    agent.has_output(token, long.as_bytes());
-    agent.has_output(again, b"the second time");
+    agent.has_output(token, &printed(long.as_bytes()), End::Orderly);
+    agent.has_output(again, &printed(b"the second time"), End::Orderly);
     agent.succeed(again);
     let detail = coordinator.wait_for_state(&run, "succeeded");
     assert_eq!(detail.run.execution, 2);
@@ -260,32 +261,4 @@ fn a_host_that_goes_is_offline_and_its_output_out_of_reach() {
         matches!(first_word, CoordinatorBody::Attached { .. }),
         "{first_word:?}"
     );
-}
-
-#[test]
-fn an_output_is_cut_where_it_was_announced_to_end_and_one_that_breaks_off_shows() {
-    let house = House::new();
-    let coordinator = house.start();
-    let agent = FakeAgent::attach(&house, &coordinator, "host-1", 8);
-    coordinator.put_job("t/a", &manifest("t/a", YEARLY, ""));
-    let run = run_by_hand(&coordinator, "t/a");
-    let (token, _) = agent.hear_start();
-    let path = format!("/api/v1/runs/{run}/shards/0/log");
-
-    agent.announces_output(token, 5, b"it grew meanwhile");
-    let answer = coordinator.call("GET", &path, None);
-    assert_eq!((answer.status, answer.body), (200, json!("it gr")));
-    agent.announces_output(token, 0, b"");
-    let answer = coordinator.call("GET", &path, None);
-    assert_eq!((answer.status, answer.body), (200, json!("")));
-
-    agent.announces_output(token, 1000, b"and then");
-    let mut answer = http()
-        .get(format!("{}{path}", coordinator.url))
-        .header("authorization", format!("Bearer {}", coordinator.token))
-        .call()
-        .unwrap();
-    assert_eq!(answer.status(), 200);
-    let read = answer.body_mut().read_to_string();
-    assert!(read.is_err(), "{read:?}");
 }

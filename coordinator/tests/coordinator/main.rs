@@ -8,4 +8,5 @@ mod agents;
 mod fires;
 mod house;
 mod lifecycle;
+mod outputs;
 mod requests;

@@ -127,8 +127,8 @@ impl Connection {
         Ok((ControlSender::new(send), ControlReceiver::new(receive)))
     }
 
-    /// Opens a bulk stream; waits while [`BULK_STREAMS_MAX`](crate::settings::BULK_STREAMS_MAX)
-    /// of this side's are open.
+    /// Opens a bulk stream; waits while as many of this side's are open as [`crate::settings`]
+    /// allows.
     pub async fn open_bulk(&self) -> Result<(BulkSender, BulkReceiver), StreamError> {
         let (send, receive) = self.quic.open_bi().await.map_err(CloseReason::from)?;
         self.bulk(send, receive)

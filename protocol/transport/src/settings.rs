@@ -41,15 +41,21 @@ pub const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// usual guess: the machines are near each other, and the first packet is repeated by it.
 pub(crate) const ROUND_TRIP_GUESS: Duration = Duration::from_millis(100);
 
-/// Bulk streams that each side may have open at a time; opening one more waits.
-pub const BULK_STREAMS_MAX: u32 = 4;
+/// Bulk streams that the listener may have open at a time on one connection; opening one more
+/// waits. Two dozen people may follow what a host prints; the rest is for other bulk, and for the
+/// eighth of all that may end before the listener hears of it.
+pub const BULK_STREAMS_TO_DIALER_MAX: u32 = 28;
+
+/// The same for the dialer, of whom there are many.
+pub const BULK_STREAMS_TO_LISTENER_MAX: u32 = 4;
 
 /// Bytes of one stream that may be under way or unread: two frames of the largest size.
 pub const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 
 /// Bytes of all streams of a connection that may be under way or unread, each way: control, the
 /// bulk streams of both sides, and the welcome or retransmissions in the place of one more.
-pub const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * (1 + 2 * BULK_STREAMS_MAX + 1);
+pub const CONNECTION_WINDOW_BYTES: u32 =
+    STREAM_WINDOW_BYTES * (1 + BULK_STREAMS_TO_DIALER_MAX + BULK_STREAMS_TO_LISTENER_MAX + 1);
 
 /// Asked for as the listener's socket buffers, each way. The kernel grants at most
 /// `net.core.rmem_max` and `net.core.wmem_max`. With its default of 208 KiB a fleet that
@@ -80,8 +86,8 @@ pub(crate) enum End {
 pub(crate) fn transport(end: End) -> Arc<TransportConfig> {
     let idle = IdleTimeout::try_from(IDLE_TIMEOUT).expect("ten seconds fit QUIC's 62 bits of ms");
     let (keep_alive, bidirectional, welcomes) = match end {
-        End::Dialer => (Some(KEEP_ALIVE), BULK_STREAMS_MAX, 1),
-        End::Listener => (None, BULK_STREAMS_MAX + 1, 0),
+        End::Dialer => (Some(KEEP_ALIVE), BULK_STREAMS_TO_DIALER_MAX, 1),
+        End::Listener => (None, BULK_STREAMS_TO_LISTENER_MAX + 1, 0),
     };
     let mut config = TransportConfig::default();
     config

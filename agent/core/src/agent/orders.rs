@@ -11,7 +11,7 @@ use protocol::{BootMs, DurationMs, Now, Rule, SessionId, Token, WallMs};
 use super::session::Beats;
 use super::{
     Agent, Attempt, Connection, ConnectionId, DisconnectReason, Ended, HELD_MAX, Link,
-    StartRefusal, environment, output_file,
+    StartRefusal, environment, output_directory,
 };
 
 impl Agent {
@@ -173,7 +173,7 @@ impl Agent {
         if let Err(refusal) = self.room_for(token) {
             return self.refuse(token, refusal, now);
         }
-        let output = output_file(&self.config.output_directory, token);
+        let output = output_directory(&self.config.output_directory, token);
         self.insert(
             token,
             Attempt {
@@ -192,6 +192,7 @@ impl Agent {
             user: work.user,
             limits: work.limits,
             output,
+            output_bytes_max: self.config.output_bytes_max,
             deadline,
             takeover: work.takeover,
             timeout: work.timeout,

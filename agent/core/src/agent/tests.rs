@@ -54,6 +54,7 @@ impl Host {
             incarnation: Incarnation(7),
             slots: 2,
             output_directory: "/data/output".to_owned(),
+            output_bytes_max: 64 << 20,
             path: "/bin".to_owned(),
         };
         Host {
@@ -146,7 +147,7 @@ fn held(token: i64, deadline: i64) -> Held {
         deadline: BootMs(deadline),
         takeover: TAKEOVER,
         started_at: Some(WallMs(1)),
-        output: format!("/data/output/{token}.log"),
+        output: format!("/data/output/{token}"),
         end: None,
     }
 }
@@ -617,7 +618,7 @@ fn the_receipt_of_a_failure_waits_for_the_tail_of_its_output() {
     let mut host = Host::running(Rules::all());
     let end = ended_end(None, Exit::Code(3));
     host.agent.handle_supervisor(ended(10, end), host.now());
-    let output = "/data/output/10.log".to_owned();
+    let output = "/data/output/10".to_owned();
     let token = Token(10);
     assert_eq!(host.actions(), [Action::ReadTail { token, output }]);
     // One byte too many in front, and the cut would fall inside a letter.

@@ -30,13 +30,24 @@ impl Machine {
         machine
     }
 
-    /// Token 1 runs, to live for a minute, with a time-out of ten.
+    /// Token 1 runs, to live for a minute, with a time-out of ten. It writes nothing.
     fn running(rules: Rules) -> Machine {
+        let mut machine = Machine::writing(rules);
+        machine.drained();
+        machine
+    }
+
+    /// The same, and its output is open.
+    fn writing(rules: Rules) -> Machine {
         let mut machine = Machine::new(rules);
         machine.asks(Request::Launch(launch(1, START + 60_000)));
         machine.spawned(Ok(vec![]));
         machine.actions();
         machine
+    }
+
+    fn drained(&mut self) {
+        self.supervisor.handle_output_drained(T, self.now());
     }
 
     fn now(&self) -> Now {
@@ -112,7 +123,8 @@ fn launch(token: i64, deadline: i64) -> Launch {
         token: Token(token),
         exec: vec!["/bin/true".to_owned()],
         env: vec![],
-        output: format!("/data/output/{token}.log"),
+        output: format!("/data/output/{token}"),
+        output_bytes_max: 1 << 20,
         deadline: BootMs(deadline),
         takeover: DurationMs(60_000),
         timeout: DurationMs(600_000),
@@ -150,6 +162,9 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
     let ended_at = m.now().wall;
     m.boot += 1;
     m.tree(0);
+    assert_eq!(m.actions(), [], "its output is still being written down");
+    m.boot += 1;
+    m.drained();
     let end = End {
         killed: None,
         exit: Some(Exit::Code(0)),
@@ -171,6 +186,39 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
         ]
     );
     assert_eq!(m.supervisor.poll_timeout(), None);
+}
+
+#[test]
+fn an_output_that_stays_open_holds_an_end_up_for_a_moment_only() {
+    let mut m = Machine::writing(Rules::all());
+    m.exits(Exit::Code(0));
+    assert_eq!(m.actions(), [LOOK]);
+    m.tree(0);
+    let until = m.boot + OUTPUT_WAIT.0;
+    assert_eq!(m.supervisor.poll_timeout(), Some(BootMs(until)));
+    let table = m.supervisor.table();
+    assert_eq!(table.attempts[0].end, None);
+    // There is nothing left to kill, whatever is asked for meanwhile.
+    m.asks(kill(Cancelled));
+    m.tick_at(until - 1);
+    assert_eq!(m.actions(), []);
+    m.tick_at(until);
+    let end = m.end();
+    assert_eq!((end.exit, end.killed), (Some(Exit::Code(0)), None));
+    assert_eq!(m.supervisor.poll_timeout(), None);
+    m.drained();
+    assert_eq!(m.actions(), []);
+}
+
+#[test]
+fn a_supervisor_that_is_stopping_waits_for_what_the_dead_have_written() {
+    let mut m = Machine::writing(Rules::all());
+    m.supervisor.handle_stop(m.now());
+    m.exits(Exit::Signal(15));
+    m.tree(0);
+    assert!(!m.actions().contains(&Action::Exit));
+    m.drained();
+    assert_eq!(m.actions().last(), Some(&Action::Exit));
 }
 
 #[test]
@@ -488,6 +536,7 @@ fn what_hangs_before_it_has_begun_is_killed_again_and_again_and_never_called_dea
 fn the_whole_tree_is_told_where_the_host_counts_it_and_what_was_not_enforced() {
     let mut m = spawning();
     m.spawned(Ok(vec![Limit::Pids]));
+    m.drained();
     m.exits(Exit::Code(0));
     m.actions();
     let tree = Tree {
@@ -541,6 +590,7 @@ enum Input {
     ProgramBegins(i64),
     MainExits(i64),
     Forks(i64),
+    Drained(i64),
     Reconnect,
 }
 
@@ -554,6 +604,7 @@ fn input() -> impl Strategy<Value = Input> {
         4 => token().prop_map(Input::ProgramBegins),
         2 => token().prop_map(Input::MainExits),
         2 => token().prop_map(Input::Forks),
+        2 => token().prop_map(Input::Drained),
         1 => Just(Input::Reconnect),
     ]
 }
@@ -667,6 +718,7 @@ fn check(rules: Rules, inputs: Vec<Input>) -> Result<(), TestCaseError> {
                     tree.1 += 1;
                 }
             }
+            Input::Drained(token) => m.supervisor.handle_output_drained(Token(token), m.now()),
             Input::Reconnect => {
                 m.supervisor.handle_disconnected(m.now());
                 m.supervisor.handle_connected(m.now());

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::{CString, NulError};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -18,6 +18,7 @@ use super::report::Teller;
 use super::user::{Account, UserError};
 use crate::chain::chain;
 use crate::supervisor::cgroups::Cgroups;
+use crate::supervisor::log_writer::Ends;
 use crate::supervisor::protection::Inherited;
 use crate::supervisor::sys;
 use crate::supervisor::trees::token_mark;
@@ -40,8 +41,8 @@ enum LaunchError {
         user: String,
         source: io::Error,
     },
-    #[error("opening the output file `{path}`")]
-    Output { path: PathBuf, source: io::Error },
+    #[error("taking on its standard streams")]
+    Streams { source: io::Error },
     #[error(transparent)]
     User(#[from] UserError),
     #[error("starting `{program}`")]
@@ -67,7 +68,7 @@ impl LaunchError {
             LaunchError::Isolate { .. }
             | LaunchError::Directory { .. }
             | LaunchError::Unreachable { .. }
-            | LaunchError::Output { .. }
+            | LaunchError::Streams { .. }
             | LaunchError::User(_) => SpawnFault::Host,
             LaunchError::Program { source, .. } if is_for_want(source) => SpawnFault::Host,
             LaunchError::Program { .. }
@@ -99,6 +100,7 @@ fn is_for_want(error: &io::Error) -> bool {
 pub(super) struct Preparation<'a> {
     pub(super) launch: &'a Launch,
     pub(super) directory: &'a Path,
+    pub(super) output: &'a Ends,
     pub(super) mark: &'a str,
     pub(super) host: &'a str,
     pub(super) inherited: &'a Inherited,
@@ -120,6 +122,7 @@ impl Preparation<'_> {
         self.die_with_supervisor()?;
         setsid().map_err(isolating("a session of its own"))?;
         sys::default_signals().map_err(isolating("signals"))?;
+        self.open_streams()?;
         let entered = self.cgroups.enter(self.launch.token, &self.launch.limits);
         if entered.held {
             // From here on its cgroup shows whose it is: a supervisor that comes after this one
@@ -132,7 +135,6 @@ impl Preparation<'_> {
             .map(|name| Account::look_up(name, self.host))
             .transpose()?;
         self.make_directory(account.as_ref())?;
-        self.open_streams()?;
         umask(UMASK);
         if let Some(account) = &account {
             account.take_on()?;
@@ -166,6 +168,9 @@ impl Preparation<'_> {
             if let Some(account) = account {
                 let (uid, gid) = (account.uid.as_raw(), account.gid.as_raw());
                 std::os::unix::fs::chown(self.directory, Some(uid), Some(gid))?;
+                // A program that opens /dev/stdout opens the pipe anew, and must be let.
+                std::os::unix::fs::fchown(io::stdout(), Some(uid), Some(gid))?;
+                std::os::unix::fs::fchown(io::stderr(), Some(uid), Some(gid))?;
             }
             std::env::set_current_dir(self.directory)
         };
@@ -176,17 +181,12 @@ impl Preparation<'_> {
     }
 
     fn open_streams(&self) -> Result<(), LaunchError> {
-        let path = Path::new(&self.launch.output);
         let open = || {
             dup2_stdin(File::open("/dev/null")?)?;
-            let output = open_output(path)?;
-            dup2_stdout(&output)?;
-            Ok(dup2_stderr(&output)?)
+            dup2_stdout(&self.output.stdout)?;
+            Ok(dup2_stderr(&self.output.stderr)?)
         };
-        open().map_err(|source| LaunchError::Output {
-            path: path.to_owned(),
-            source,
-        })
+        open().map_err(|source| LaunchError::Streams { source })
     }
 
     /// `begins` is called when all that is left to do is to execute.
@@ -277,27 +277,6 @@ fn refusal(program: &str, candidate: &CString, errno: Errno) -> LaunchError {
     }
 }
 
-/// Its directory is the agent's, which makes it when it starts; it may have been deleted since.
-fn open_output(path: &Path) -> io::Result<File> {
-    let open = || {
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o640)
-            .open(path)
-    };
-    match (open(), path.parent()) {
-        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
-            DirBuilder::new()
-                .mode(0o750)
-                .recursive(true)
-                .create(parent)?;
-            open()
-        }
-        (opened, _) => opened,
-    }
-}
-
 /// The directory above it can be passed through by everybody and read by nobody else.
 fn make_fresh(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
@@ -350,18 +329,12 @@ mod tests {
             ),
             (
                 LaunchError::Directory {
-                    path: path.clone(),
-                    source: source(),
-                },
-                Host,
-            ),
-            (
-                LaunchError::Output {
                     path,
                     source: source(),
                 },
                 Host,
             ),
+            (LaunchError::Streams { source: source() }, Host),
         ] {
             assert_eq!(error.fault(), expected, "{error:?}");
         }

@@ -8,7 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::pair::{Pair, bounded};
-use crate::settings::{BULK_STREAMS_MAX, STREAM_WINDOW_BYTES};
+use crate::settings::{
+    BULK_STREAMS_TO_DIALER_MAX, BULK_STREAMS_TO_LISTENER_MAX, STREAM_WINDOW_BYTES,
+};
 use crate::{
     BulkReceiver, BulkSender, CloseReason, Connection, ControlReceiver, ControlSender,
     ReceiveError, SendError, StreamError,
@@ -352,9 +354,9 @@ async fn raw_bytes_are_not_read_from_the_middle_of_a_frame() {
 
 /// Opens every bulk stream this side may open and writes into each until its window is full,
 /// while nobody reads. Reports each stream once, when it is full, and holds them all.
-async fn jam(connection: Connection, full: mpsc::UnboundedSender<()>) {
+async fn jam(connection: Connection, streams: u32, full: mpsc::UnboundedSender<()>) {
     let mut held = Vec::new();
-    for _ in 0..BULK_STREAMS_MAX {
+    for _ in 0..streams {
         held.push(connection.open_bulk().await.unwrap());
     }
     let mut jammed = tokio::task::JoinSet::new();
@@ -386,10 +388,11 @@ async fn control_flows_while_every_bulk_stream_is_jammed() {
     let (mut agent, mut coordinator) = control(&pair).await;
     let (full, mut filled) = mpsc::unbounded_channel();
     let mut jams = tokio::task::JoinSet::new();
-    jams.spawn(jam(pair.agent.clone(), full.clone()));
-    jams.spawn(jam(pair.coordinator.clone(), full));
+    let (agents, coordinators) = (BULK_STREAMS_TO_LISTENER_MAX, BULK_STREAMS_TO_DIALER_MAX);
+    jams.spawn(jam(pair.agent.clone(), agents, full.clone()));
+    jams.spawn(jam(pair.coordinator.clone(), coordinators, full));
     bounded(async {
-        for _ in 0..2 * BULK_STREAMS_MAX {
+        for _ in 0..agents + coordinators {
             filled.recv().await.unwrap();
         }
         let large = "x".repeat(FRAME_BYTES_MAX - 2);
@@ -423,7 +426,7 @@ async fn no_more_than_a_few_bulk_streams_are_open_at_a_time() {
     let pair = Pair::new().await;
     bounded(async {
         let mut open = Vec::new();
-        for _ in 0..BULK_STREAMS_MAX {
+        for _ in 0..BULK_STREAMS_TO_DIALER_MAX {
             open.push(pair.coordinator.open_bulk().await.unwrap());
         }
         tokio::select! {
@@ -431,11 +434,13 @@ async fn no_more_than_a_few_bulk_streams_are_open_at_a_time() {
             _ = pair.coordinator.open_bulk() => panic!("one more than may be"),
             () = tokio::task::yield_now() => {}
         }
-        // One ends, both halves on both sides: there is room for another.
-        let (mut send, receive) = open.remove(0);
-        send.send(&"only this").await.unwrap();
-        let (other_send, other_receive) = pair.agent.accept_bulk().await.unwrap();
-        drop((send, receive, other_send, other_receive));
+        // A few end, both halves on both sides: there is room for another. The word that there is
+        // comes for an eighth of them at once.
+        for (mut send, receive) in open.drain(..(BULK_STREAMS_TO_DIALER_MAX / 8 + 1) as usize) {
+            send.send(&"only this").await.unwrap();
+            let (other_send, other_receive) = pair.agent.accept_bulk().await.unwrap();
+            drop((send, receive, other_send, other_receive));
+        }
         pair.coordinator.open_bulk().await.unwrap();
     })
     .await;

@@ -47,6 +47,7 @@ impl World {
             incarnation: Incarnation(generation),
             slots: self.hosts[host].slots,
             output_directory: "/var/lib/matins/output".to_owned(),
+            output_bytes_max: 64 << 20,
             path: "/usr/bin:/bin".to_owned(),
         };
         self.hosts[host].agent = Some(AgentShell {

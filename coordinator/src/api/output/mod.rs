@@ -1,21 +1,26 @@
 //! The output of an attempt, fetched from the host that has it while somebody reads it.
 //!
 //! Nothing is kept here: the bytes pass through a queue of a few pieces. Both ends are waited for
-//! only so long, since a reader who stops would hold one of the agent's few bulk streams.
+//! only so long, since a reader who stops would hold one of the agent's few bulk streams; where an
+//! output is followed, silence of the job is no reason to stop.
+
+mod form;
+mod open;
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use protocol::api::{Attempt, RunDetail};
 use protocol::message::{BulkAnswer, BulkRequest};
-use protocol::{RunId, Token};
+use protocol::output::{Stream, Wanted};
+use protocol::{RunId, Token, WallMs};
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
@@ -27,6 +32,9 @@ use super::error::ApiError;
 use super::input::{Params, ShardPath, parse};
 use super::runs::detail;
 use crate::exit::causes;
+use form::{Form, Former, Source};
+pub(crate) use open::OpenOutputs;
+use open::{OPEN_MAX, OpenOutput};
 
 /// How long the agent may take to answer that it has the output.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -43,9 +51,20 @@ const PIECES_WAITING: usize = 4;
 pub(super) struct LogQuery {
     /// Default: the newest attempt.
     token: Option<String>,
+    /// `stdout` or `stderr`; default: both, in the order they came in.
+    stream: Option<String>,
+    /// Only what was written from this instant on, RFC 3339.
+    since: Option<String>,
+    /// Only the last so many lines.
+    tail: Option<u64>,
+    /// Go on until the output has ended.
+    #[serde(default)]
+    follow: bool,
+    #[serde(default)]
+    format: Form,
 }
 
-/// `GET /api/v1/runs/{id}/shards/{shard}/log`: what the attempt wrote, byte for byte.
+/// `GET /api/v1/runs/{id}/shards/{shard}/log`: what the attempt wrote.
 pub(super) async fn log(
     State(api): State<Api>,
     ShardPath(run, shard): ShardPath,
@@ -54,6 +73,10 @@ pub(super) async fn log(
     let what = format!("fetching the output of shard {shard} of {run}");
     let token = query.token.as_deref();
     let token = token.map(|token| parse(&what, token)).transpose()?;
+    let stream = query.stream.as_deref();
+    let stream = stream.map(|name| stream_of(&what, name)).transpose()?;
+    let since = query.since.as_deref();
+    let since = since.map(|time| instant_of(&what, time)).transpose()?;
     let detail = detail(&api, &what, run).await?;
     let attempt = attempt_of(&what, &detail, run, shard, token)?;
     let Some(connection) = api.roster.newest_of(&attempt.agent) else {
@@ -67,7 +90,21 @@ pub(super) async fn log(
              own description",
         ));
     };
-    let opened = timeout(ANSWER_LIMIT, open(&connection, attempt.token)).await;
+    let Some(place) = api.outputs.open(&attempt.agent) else {
+        return Err(ApiError::unavailable(
+            what,
+            format!("{OPEN_MAX} outputs of {} are being read", attempt.agent),
+            "end one of them (`matins logs --follow` holds one for each shard), or ask again later",
+        ));
+    };
+    let wanted = Wanted {
+        token: attempt.token,
+        stream,
+        since,
+        tail: query.tail,
+        follow: query.follow,
+    };
+    let opened = timeout(ANSWER_LIMIT, open(&connection, wanted)).await;
     let (answer, stream) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(why)) => return Err(unreachable(&what, attempt, &why)),
@@ -77,7 +114,22 @@ pub(super) async fn log(
         }
     };
     match answer {
-        BulkAnswer::Found { bytes } => Ok(respond(attempt.token, bytes, stream)),
+        BulkAnswer::Found => {
+            let source = Source {
+                job: detail.run.job.clone(),
+                fire_time: detail.run.fire_time,
+                shard,
+                attempt: attempt.attempt,
+                token: attempt.token,
+            };
+            let passage = Passage {
+                stream,
+                follow: query.follow,
+                former: Former::new(query.format, source),
+                _place: place,
+            };
+            Ok(respond(attempt.token, query.format, passage))
+        }
         BulkAnswer::NotFound { reason } => Err(ApiError::not_found(
             what,
             format!(
@@ -87,6 +139,27 @@ pub(super) async fn log(
             "what the ledger keeps of a failure is in the run's own description",
         )),
     }
+}
+
+fn stream_of(what: &str, name: &str) -> Result<Stream, ApiError> {
+    [Stream::Stdout, Stream::Stderr]
+        .into_iter()
+        .find(|stream| stream.as_str() == name)
+        .ok_or_else(|| {
+            let why = format!("`{name}` is no stream of an attempt");
+            ApiError::invalid(
+                what,
+                why,
+                "name `stdout` or `stderr`, or leave it out for both",
+            )
+        })
+}
+
+fn instant_of(what: &str, time: &str) -> Result<WallMs, ApiError> {
+    WallMs::parse_rfc3339(time).map_err(|error| {
+        let why = format!("`{time}` is not an instant: {error}");
+        ApiError::invalid(what, why, "write it as in 2026-11-29T02:10:00Z")
+    })
 }
 
 fn attempt_of<'a>(
@@ -120,12 +193,12 @@ fn unreachable(what: &str, attempt: &Attempt, why: &str) -> ApiError {
     ApiError::unavailable(what, why, "ask again in a moment")
 }
 
-type Stream = (BulkSender, BulkReceiver);
+type BulkStream = (BulkSender, BulkReceiver);
 
-async fn open(connection: &Connection, token: Token) -> Result<(BulkAnswer, Stream), String> {
+async fn open(connection: &Connection, wanted: Wanted) -> Result<(BulkAnswer, BulkStream), String> {
     let opened = connection.open_bulk().await;
     let (mut sender, mut receiver) = opened.map_err(|error| causes(&error))?;
-    let asked = sender.send(&BulkRequest::Output { token }).await;
+    let asked = sender.send(&BulkRequest::Output(wanted)).await;
     asked.map_err(|error| causes(&error))?;
     match receiver.receive().await {
         Ok(Some(answer)) => Ok((answer, (sender, receiver))),
@@ -134,58 +207,79 @@ async fn open(connection: &Connection, token: Token) -> Result<(BulkAnswer, Stre
     }
 }
 
-fn respond(token: Token, bytes: u64, stream: Stream) -> Response {
+fn respond(token: Token, form: Form, passage: Passage) -> Response {
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING);
     tokio::spawn(async move {
-        if let Err(error) = pass_on(bytes, stream, &pieces).await {
+        if let Err(error) = passage.pass_on(&pieces).await {
             tracing::info!(%token, error = causes(&error), "fetching an output broke off");
             // The reader must see that this is not all; it may have gone itself.
             let _ = timeout(PIECE_LIMIT, pieces.send(Err(error))).await;
         }
     });
-    let body = Output {
-        left: bytes,
-        pieces: waiting,
-    };
     let headers = [
         (
             header::CONTENT_TYPE,
-            HeaderValue::from_static("application/octet-stream"),
+            HeaderValue::from_static(form.media_type()),
         ),
         (
             header::X_CONTENT_TYPE_OPTIONS,
             HeaderValue::from_static("nosniff"),
         ),
     ];
-    (headers, Body::new(body)).into_response()
+    (headers, Body::new(Output { pieces: waiting })).into_response()
 }
 
-/// Passes exactly `bytes` on: a file that grows meanwhile is cut there, one that is shorter is an
-/// error.
-async fn pass_on(
-    bytes: u64,
-    (_sender, receiver): Stream,
-    pieces: &mpsc::Sender<io::Result<Bytes>>,
-) -> io::Result<()> {
-    let mut limited = receiver.take(bytes);
-    while limited.limit() > 0 {
-        let mut piece = vec![0; PIECE_BYTES];
-        let read = timeout(PIECE_LIMIT, limited.read(&mut piece)).await??;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        piece.truncate(read);
-        let sent = timeout(PIECE_LIMIT, pieces.send(Ok(piece.into()))).await?;
-        if sent.is_err() {
-            return Err(io::ErrorKind::BrokenPipe.into());
+/// An output on its way from its host to whoever reads it.
+struct Passage {
+    stream: BulkStream,
+    follow: bool,
+    former: Former,
+    _place: OpenOutput,
+}
+
+impl Passage {
+    async fn pass_on(mut self, pieces: &mpsc::Sender<io::Result<Bytes>>) -> io::Result<()> {
+        // The other half is held: dropped, it tells the agent that nobody reads any more.
+        let (_sender, receiver) = &mut self.stream;
+        let mut records = vec![0; PIECE_BYTES];
+        loop {
+            let limit = (!self.follow).then_some(PIECE_LIMIT);
+            let read = tokio::select! {
+                read = within(limit, receiver.read(&mut records)) => read??,
+                () = pieces.closed() => return Ok(()),
+            };
+            if read == 0 {
+                let whole = self.former.is_between_records();
+                return whole
+                    .then_some(())
+                    .ok_or(io::ErrorKind::UnexpectedEof.into());
+            }
+            let mut piece = Vec::new();
+            let taken = self.former.take(&records[..read], &mut piece);
+            taken.ok_or_else(|| io::Error::other("the agent sent what is no record"))?;
+            if piece.is_empty() {
+                continue;
+            }
+            let sent = timeout(PIECE_LIMIT, pieces.send(Ok(piece.into()))).await?;
+            if sent.is_err() {
+                return Ok(());
+            }
         }
     }
-    Ok(())
 }
 
-/// The body of the answer; its length is known beforehand.
+async fn within<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = T>,
+) -> Result<T, tokio::time::error::Elapsed> {
+    match limit {
+        Some(limit) => timeout(limit, work).await,
+        None => Ok(work.await),
+    }
+}
+
+/// The body of the answer; how long it is shows only when it ends.
 struct Output {
-    left: u64,
     pieces: mpsc::Receiver<io::Result<Bytes>>,
 }
 
@@ -197,20 +291,7 @@ impl http_body::Body for Output {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let piece = ready!(self.pieces.poll_recv(cx));
-        Poll::Ready(piece.map(|piece| {
-            piece.map(|bytes| {
-                self.left = self.left.saturating_sub(bytes.len() as u64);
-                Frame::data(bytes)
-            })
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left == 0
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        let piece = self.pieces.poll_recv(cx);
+        piece.map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 }
