@@ -432,6 +432,22 @@ fn zones() {
             "timezone `Asia/Shanghia` is not a known time zone; did you mean `Asia/Shanghai`?",
         ),
         (
+            "Shanghai",
+            "timezone `Shanghai` is not a known time zone; did you mean `Asia/Shanghai`?",
+        ),
+        (
+            "new york",
+            "timezone `new york` is not a known time zone; did you mean `America/New_York`?",
+        ),
+        (
+            "CST",
+            "timezone `CST` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+        ),
+        (
+            "GMT+8",
+            "timezone `GMT+8` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+        ),
+        (
             "+08:00",
             "timezone `+08:00` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
         ),

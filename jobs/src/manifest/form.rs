@@ -394,3 +394,11 @@ impl Form {
         })
     }
 }
+
+impl Field {
+    /// The reader takes the field for something that it is not, here in the form: a defect that
+    /// stops at the first manifest, rather than a manifest that is half read.
+    pub(super) fn misread(&self, as_what: &str) -> ! {
+        panic!("the field `{}` is read as {as_what}", self.name)
+    }
+}

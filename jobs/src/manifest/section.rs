@@ -205,7 +205,7 @@ impl<'a> Section<'a> {
     pub(super) fn inner(&self, name: &'static str, problems: &mut Problems) -> Option<Section<'a>> {
         let (field, value) = self.field(name);
         let Holds::Fields(form) = field.holds else {
-            return None;
+            field.misread("a mapping")
         };
         let Some(node) = value else {
             return if let LeftOut::Empty(_) = field.left_out {
@@ -241,14 +241,13 @@ impl<'a> Section<'a> {
         Some(self.cell(field, value?))
     }
 
-    /// Reports that a field is missing.
-    pub(super) fn miss(&self, name: &'static str, problems: &mut Problems) {
+    /// Reports that a demanded field is missing.
+    fn miss(&self, name: &'static str, problems: &mut Problems) {
         let (field, _) = self.field(name);
-        let remedy = match field.left_out {
-            LeftOut::Demanded { write, why } => format!("write {write}: {why}"),
-            _ => format!("write it; it {}", field.says),
+        let LeftOut::Demanded { write, why } = field.left_out else {
+            field.misread("demanded")
         };
-        self.miss_with(name, &remedy, problems);
+        self.miss_with(name, &format!("write {write}: {why}"), problems);
     }
 
     /// The same in words of one's own.

@@ -122,7 +122,7 @@ pub(super) fn job_name(cell: Cell, problems: &mut Problems) -> Option<JobName> {
 /// One of the words that the form has for the field.
 pub(super) fn word(cell: Cell, problems: &mut Problems) -> Option<&'static str> {
     let Holds::Word(words) = cell.field.holds else {
-        return None;
+        cell.field.misread("a word")
     };
     let text = match &cell.node.value {
         Value::Scalar { text, .. } => text.as_str(),
@@ -173,7 +173,7 @@ pub(super) fn truth(cell: Cell, problems: &mut Problems) -> Option<bool> {
 /// A whole number in limits, in plain decimal digits.
 pub(super) fn integer(cell: Cell, problems: &mut Problems) -> Option<u32> {
     let Holds::Integer(low, high) = cell.field.holds else {
-        return None;
+        cell.field.misread("a number")
     };
     let limits = format!("write a whole number from {low} to {high}");
     let (what, remedy) = match &cell.node.value {
@@ -205,7 +205,7 @@ pub(super) fn integer(cell: Cell, problems: &mut Problems) -> Option<u32> {
 /// A duration in limits.
 pub(super) fn duration(cell: Cell, problems: &mut Problems) -> Option<DurationMs> {
     let (Holds::Duration(low, high) | Holds::Durations(_, low, high)) = cell.field.holds else {
-        return None;
+        cell.field.misread("a duration")
     };
     let remedy = format!("write a duration from {low} to {high}");
     let (what, remedy) = match &cell.node.value {
@@ -224,7 +224,7 @@ pub(super) fn duration(cell: Cell, problems: &mut Problems) -> Option<DurationMs
 /// A list of durations.
 pub(super) fn durations(cell: Cell, problems: &mut Problems) -> Option<Vec<DurationMs>> {
     let Holds::Durations(at_most, ..) = cell.field.holds else {
-        return None;
+        cell.field.misread("durations")
     };
     let Some(items) = cell
         .items()
@@ -247,7 +247,7 @@ pub(super) fn durations(cell: Cell, problems: &mut Problems) -> Option<Vec<Durat
 /// A size of memory in limits, in bytes.
 pub(super) fn size(cell: Cell, problems: &mut Problems) -> Option<u64> {
     let Holds::Size(low, high) = cell.field.holds else {
-        return None;
+        cell.field.misread("a size")
     };
     let limits = format!("{} to {}", show_size(low), show_size(high));
     let remedy = format!("write a size from {limits}");

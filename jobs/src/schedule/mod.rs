@@ -352,14 +352,28 @@ fn seconds(after: WallMs, through: WallMs) -> (i64, i64) {
 
 fn parse_zone(name: &str) -> Result<Tz, ScheduleError> {
     name.parse().map_err(|_| {
-        let known = chrono_tz::TZ_VARIANTS.iter().map(|tz| tz.name());
-        let remedy = match crate::nearest::nearest(name, known) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
+        let remedy = match likely_zone(name) {
+            Some(likely) => format!("did you mean `{likely}`?"),
             None => "write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC"
                 .to_owned(),
         };
         ScheduleError::new("timezone", name, "is not a known time zone", remedy)
     })
+}
+
+/// The zone of a city written alone, or a name with a slip in it. An abbreviation has none: CST is
+/// four zones, and what is near to it in letters is far from it on the globe. `GMT+8` has none
+/// either: in `Etc/GMT+8` the sign means the other direction.
+fn likely_zone(name: &str) -> Option<&'static str> {
+    let known = || chrono_tz::TZ_VARIANTS.iter().map(|tz| tz.name());
+    let city = name.trim().replace(' ', "_");
+    let is_city = |zone: &&str| {
+        zone.rsplit_once('/')
+            .is_some_and(|(area, last)| area != "Etc" && last.eq_ignore_ascii_case(&city))
+    };
+    known()
+        .find(is_city)
+        .or_else(|| crate::nearest::nearest(name, known()).filter(|_| name.contains('/')))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[("schedule", "schedule: { cron: @daily, timezone: GMT+8 }")],
         &[
             "5:19: schedule.cron: `@daily` begins with a character that YAML keeps for itself; put it in quotes: `cron: \"@daily\"`",
-            "5:37: schedule.timezone: `GMT+8` is not a known time zone; did you mean `GMT+0`?",
+            "5:37: schedule.timezone: `GMT+8` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
         ],
     ),
     // Commas without quotes, in braces.
