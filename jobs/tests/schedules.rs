@@ -196,6 +196,32 @@ fn the_ends_of_time_are_answered() {
     assert_eq!(next.at, at("2128-02-29T00:00:00Z"));
 }
 
+/// What was stored before there were dialects reads as it did, and is stored as it was.
+#[test]
+fn the_usual_dialect_goes_without_saying() {
+    for (json, dialect) in [
+        (
+            r#"{"cron":"0 0 * * 1","timezone":"Etc/UTC"}"#,
+            Dialect::Vixie,
+        ),
+        (
+            r#"{"cron":"0 0 0 ? * 1","timezone":"Etc/UTC","dialect":"quartz"}"#,
+            Dialect::Quartz,
+        ),
+        (
+            r#"{"cron":"0 0 * * ?","timezone":"Etc/UTC","dialect":"kubernetes"}"#,
+            Dialect::Kubernetes,
+        ),
+    ] {
+        let spec: ScheduleSpec = serde_json::from_str(json).unwrap();
+        assert_eq!(spec.dialect, dialect);
+        assert_eq!(serde_json::to_string(&spec).unwrap(), json);
+        assert!(Schedule::parse(&spec).is_ok(), "{json}");
+    }
+    let unknown = r#"{"cron":"@daily","timezone":"Etc/UTC","dialect":"k8s"}"#;
+    assert!(serde_json::from_str::<ScheduleSpec>(unknown).is_err());
+}
+
 #[test]
 fn an_interval_is_known_by_one_of_its_instants() {
     let every = schedule("@every 90s", "Etc/UTC");
