@@ -349,8 +349,8 @@ impl Supervisor {
             look_at: now.boot + PAUSE_FIRST,
             pause: PAUSE_FIRST,
         };
+        // Nothing is enforced here: others may have ended too and wait to be handed in.
         self.actions.push_back(Action::LookAtTree { token });
-        self.enforce(now);
     }
 
     pub fn handle_tree(&mut self, token: Token, tree: Tree, now: Now) {

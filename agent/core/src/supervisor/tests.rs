@@ -325,6 +325,35 @@ fn an_exit_before_the_kill_is_the_jobs_own() {
     assert_eq!((end.killed, end.exit), (None, Some(Exit::Code(0))));
 }
 
+/// As after a stop of the supervisor: every deadline has passed, and every process has ended.
+#[test]
+fn exits_that_are_handed_in_together_are_all_the_jobs_own() {
+    let mut m = Machine::running(Rules::all());
+    m.asks(Request::Launch(launch(2, START + 60_000)));
+    let second = Token(2);
+    m.supervisor.handle_spawned(second, Ok(vec![]), m.now());
+    m.boot = START + 90_000;
+    for token in [T, second] {
+        let exit = Exit::Code(0);
+        m.supervisor
+            .handle_main_exited(token, exit, Usage::default(), m.now());
+    }
+    m.supervisor.handle_tick(m.now());
+    for token in [T, second] {
+        m.supervisor.handle_output_drained(token, m.now());
+        m.supervisor.handle_tree(token, Tree::default(), m.now());
+    }
+    let killed: Vec<_> = m
+        .actions()
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Send(Event::Ended { end, .. }) => Some(end.killed),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(killed, [None, None]);
+}
+
 #[test]
 fn the_first_cause_stands() {
     let mut m = Machine::running(Rules::all());
