@@ -30,6 +30,8 @@ pub enum Rule {
     MissedFiresBecomeOneGap,
     /// 4: a row that cannot be read stops its own job only.
     PoisonStaysAlone,
+    /// 4: what the ledger refuses again and again is proposed ever more rarely.
+    RefusedRests,
     /// 4, 9: a shard that nobody can take goes to a person.
     UnplaceableGoesToPerson,
     /// 5: instants are computed over (watermark, now], not "is it this minute now?".

@@ -21,6 +21,7 @@ use crate::grants::Grants;
 use crate::queue::{Key, Queue};
 use crate::requests::{PendingRequest, RequestError};
 use crate::sessions::{AttachInFlight, Sessions};
+use crate::setbacks::{Matter, Setbacks};
 
 /// How often a shell must call [`Core::handle_tick`] at the least, so that clock steps are seen
 /// and a stalled leader can be told from a quiet one.
@@ -80,6 +81,7 @@ pub struct Core {
     pub(crate) firing: Firing,
     pub(crate) grants: Grants,
     pub(crate) certificates: Certificates,
+    pub(crate) setbacks: Setbacks,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -111,7 +113,7 @@ pub(crate) enum Flight {
         conn: ConnId,
         token: Token,
     },
-    Expire(Token),
+    Expire(Key, Token),
     EndSession(AgentId),
     /// Nothing hangs on its outcome but what it changes.
     Note,
@@ -133,6 +135,7 @@ impl Core {
             firing: Firing::default(),
             grants: Grants::default(),
             certificates: Certificates::new(config.certificate, now.boot),
+            setbacks: Setbacks::default(),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
@@ -338,7 +341,10 @@ impl Core {
                 let held_by = held_by.map(|(agent_id, _)| agent_id);
                 self.grants.note_shard(shard, held_by);
             }
-            Change::Run(run) if run.state.is_final() => self.grants.forget_failures(run.run_id),
+            Change::Run(run) if run.state.is_final() => {
+                self.grants.forget_failures(run.run_id);
+                self.setbacks.forget_run(run.run_id);
+            }
             Change::Job(job) => self.note_job(job),
             Change::Agent(_) => self.grants.note_place(),
             _ => {}
@@ -379,12 +385,22 @@ impl Core {
             Flight::Fire(job_id) => self.land_fire(job_id, result, now),
             Flight::Run(run_id) => {
                 self.busy_runs.remove(&run_id);
+                self.note_setback(Matter::run(run_id), &result, now);
             }
-            Flight::Shard(key) => self.grants.land_unplaceable(key),
-            Flight::Grant(key, agent_id) => self.land_grant(key, agent_id, result),
+            Flight::Shard(key) => {
+                self.grants.land_unplaceable(key);
+                self.note_setback(Matter::shard(key), &result, now);
+            }
+            Flight::Grant(key, agent_id) => {
+                self.note_setback(Matter::shard(key), &result, now);
+                self.land_grant(key, agent_id, result);
+            }
             Flight::Attach(attach) => self.land_attach(attach, result),
             Flight::Receipt { conn, token } => self.land_receipt(conn, token),
-            Flight::Expire(token) => self.expiry.landed(token),
+            Flight::Expire(key, token) => {
+                self.expiry.landed(token);
+                self.note_setback(Matter::shard(key), &result, now);
+            }
             Flight::EndSession(agent_id) => self.sessions.ending.retain(|&a| a != agent_id),
             Flight::Note => {}
             Flight::Request(request) => self.land_request(request, result, now),
@@ -454,6 +470,7 @@ impl Core {
             .queue
             .overdue(now)
             .filter(|run| !self.busy_runs.contains(run))
+            .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
             .collect();
         for run_id in overdue {
             let reason = "did not get its turn before its start deadline".to_owned();
@@ -468,6 +485,7 @@ impl Core {
             .queue
             .admissible()
             .filter(|run| !self.busy_runs.contains(run))
+            .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
             .collect();
         for run_id in turns {
             self.busy_runs.insert(run_id);

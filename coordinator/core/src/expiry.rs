@@ -20,6 +20,7 @@ use protocol::{AgentId, BootMs, DurationMs, Now, Rule, RunId, Token};
 
 use crate::core::{Core, Flight};
 use crate::queue::Key;
+use crate::setbacks::Matter;
 
 #[derive(Debug)]
 pub(crate) struct Expiry {
@@ -145,7 +146,9 @@ impl Core {
             };
             if self.queue.lease_of(key) != Some((agent, token)) {
                 self.expiry.forget(token);
-            } else if self.lease_is_due(token, key, now.boot) {
+            } else if self.lease_is_due(token, key, now.boot)
+                && !self.setbacks.rests(Matter::shard(key), now)
+            {
                 self.expiry.due.insert(token, (agent, key));
             }
         }
@@ -176,7 +179,7 @@ impl Core {
                 token,
                 reason,
             };
-            self.propose(Flight::Expire(token), Command::Expire(expire), now);
+            self.propose(Flight::Expire(key, token), Command::Expire(expire), now);
         }
     }
 

@@ -15,6 +15,7 @@ use protocol::{AgentId, Now, Rule, RunId};
 use crate::core::{Core, Flight};
 use crate::dispatch::{Host, Standing, place};
 use crate::queue::Key;
+use crate::setbacks::Matter;
 
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
@@ -57,12 +58,12 @@ impl Grants {
 
 impl Core {
     pub(crate) fn dispatch(&mut self, now: Now) {
-        if self.grants.full || self.grantable().next().is_none() {
+        if self.grants.full || self.grantable(now).next().is_none() {
             return;
         }
         let mut hosts = self.hosts(now);
         let mut free: u32 = hosts.iter().map(free_slots).sum();
-        let ready: Vec<Key> = self.grantable().take(free as usize).collect();
+        let ready: Vec<Key> = self.grantable(now).take(free as usize).collect();
         let mut run_counted = None;
         for key in ready {
             if run_counted != Some(key.0) {
@@ -153,6 +154,7 @@ impl Core {
             .queue
             .unplaceable(now)
             .filter(|key| !self.grants.busy.contains_key(key))
+            .filter(|&key| !self.setbacks.rests(Matter::shard(key), now))
             .collect();
         if stuck.is_empty() {
             return;
@@ -207,10 +209,11 @@ impl Core {
     }
 
     /// Ready shards that are not in the ledger's hands, and whose manifest says what to start.
-    fn grantable(&self) -> impl Iterator<Item = Key> + '_ {
+    fn grantable(&self, now: Now) -> impl Iterator<Item = Key> + '_ {
         self.queue
             .ready()
             .filter(|key| !self.grants.busy.contains_key(key))
+            .filter(move |&key| !self.setbacks.rests(Matter::shard(key), now))
             .filter(|key| self.unreadable(key.0).is_none())
     }
 

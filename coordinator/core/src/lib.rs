@@ -36,6 +36,7 @@ mod grants;
 mod queue;
 mod requests;
 mod sessions;
+mod setbacks;
 pub mod trigger;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};

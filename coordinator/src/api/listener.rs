@@ -1,7 +1,9 @@
 //! The API's connections, of which there are so many and no more.
 //!
-//! A client that connects and says nothing, or stops reading in the middle of an answer, would
-//! keep its place for ever; so a connection on which nothing moves for a while is given up.
+//! A client that connects and says nothing, sends a request a byte at a time, or stops reading in
+//! the middle of an answer, would keep its place for ever. So a request must come soon, and the
+//! answer to it must have begun soon after its first byte; and a connection on which nothing moves
+//! is given up.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,10 +18,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::engine::REQUEST_LIMIT;
+
 /// Connections at a time; more wait in the kernel's own queue.
 const CONNECTIONS_MAX: usize = 512;
 
-/// A connection on which nothing moves for this long is closed. Longer than any answer takes.
+/// How long a client that has just connected may take for the first byte of its request.
+const FIRST_BYTE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest time from the first byte of a request to the first of its answer: what an answer may
+/// wait for the ledger, and some seconds more for the request to arrive.
+const ANSWER_LIMIT: Duration = Duration::from_secs(REQUEST_LIMIT.as_secs() + 5);
+
+/// A connection that is kept between two requests, or in the middle of an answer, is closed when
+/// nothing moves on it for this long.
 const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct ApiListener {
@@ -55,7 +67,10 @@ impl Listener for ApiListener {
 
 pub(crate) struct ApiStream {
     stream: TcpStream,
-    idle: Pin<Box<Sleep>>,
+    /// When it is given up.
+    limit: Pin<Box<Sleep>>,
+    /// A request is arriving or being carried out; its answer has not begun.
+    asked: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -63,22 +78,40 @@ impl ApiStream {
     fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> ApiStream {
         ApiStream {
             stream,
-            idle: Box::pin(sleep(IDLE_LIMIT)),
+            limit: Box::pin(sleep(FIRST_BYTE_LIMIT)),
+            asked: false,
             _place: place,
         }
     }
 
-    /// Passes on what moved, and ends the wait for what does not.
-    fn watch<T>(
+    fn give_up_in(&mut self, limit: Duration) {
+        self.limit.as_mut().reset(Instant::now() + limit);
+    }
+
+    /// Something of a request has come. What comes after its first byte gains no time.
+    fn note_read(&mut self) {
+        if !self.asked {
+            self.asked = true;
+            self.give_up_in(ANSWER_LIMIT);
+        }
+    }
+
+    /// Something of an answer has gone.
+    fn note_written(&mut self) {
+        self.asked = false;
+        self.give_up_in(IDLE_LIMIT);
+    }
+
+    /// Passes on what is ready, and ends the wait for what is too late.
+    fn until_limit<T>(
         &mut self,
         cx: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.idle.as_mut().reset(Instant::now() + IDLE_LIMIT);
             return polled;
         }
-        self.idle
+        self.limit
             .as_mut()
             .poll(cx)
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
@@ -91,8 +124,12 @@ impl AsyncRead for ApiStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.watch(cx, polled)
+        if buffer.filled().len() > before {
+            self.note_read();
+        }
+        self.until_limit(cx, polled)
     }
 }
 
@@ -103,7 +140,10 @@ impl AsyncWrite for ApiStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.watch(cx, polled)
+        if polled.is_ready() {
+            self.note_written();
+        }
+        self.until_limit(cx, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -120,7 +160,10 @@ impl AsyncWrite for ApiStream {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
-        self.watch(cx, polled)
+        if polled.is_ready() {
+            self.note_written();
+        }
+        self.until_limit(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {

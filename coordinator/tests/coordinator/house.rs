@@ -18,7 +18,7 @@ use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, Validity};
 use transport::{Identity, Role};
 
 /// How long anything here may take before a test gives up on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Outlives the coordinators that run on it, one after the other.
 pub(crate) struct House {

@@ -10,3 +10,4 @@ mod house;
 mod lifecycle;
 mod outputs;
 mod requests;
+mod slow;

@@ -11,6 +11,7 @@ use crate::world::{Held, World};
 sequences! {
     outage_12h breaks without MissedFiresBecomeOneGap;
     poison_row breaks without PoisonStaysAlone;
+    poison_row_of_runs breaks without RefusedRests;
     unplaceable breaks without UnplaceableGoesToPerson;
     disk_full_agent breaks without RetriedElsewhere;
 }
@@ -72,6 +73,40 @@ fn poison_row(world: &mut World) -> Held {
     let fires = world.fires_of("a/good").len();
     world.require(fires >= 4, "P1", "everything else fires", || {
         format!("{fires} fires of the other job in four minutes")
+    });
+    crate::invariants::audit(world)
+}
+
+/// The ledger takes no change of one job's runs any more: nothing of them can be granted, skipped
+/// or given to a person.
+fn poison_row_of_runs(world: &mut World) -> Held {
+    world.begin(1)?;
+    world.put(&Job::every_minute("a/good"))?;
+    let mut job = Job::every_minute("a/poisoned");
+    job.overlap = "queue";
+    job.start_deadline_s = Some(30);
+    world.put(&job)?;
+    world.run_for(70 * SECOND)?;
+    let poisoned = world.job("a/poisoned").job_id;
+    world.crash_leader(world.front, true);
+    world.damage_runs(poisoned);
+    world.start_leader();
+    world.run_past_minute(0)?;
+    let before = world.log.len();
+    world.run_for(3 * SECOND)?;
+    let commands = world.log.len() - before;
+    world.require(commands < 60, "P7", "no core runs in circles", || {
+        format!("{commands} commands in three seconds")
+    });
+    world.run_for(4 * MINUTE)?;
+    let tables = world.tables();
+    let told = alert_with(&tables, "the row is damaged").is_some();
+    world.require(told, "P1", "a run that cannot go on is told of", || {
+        "no alert says so".to_owned()
+    });
+    let fires = world.fires_of("a/good").len();
+    world.require(fires >= 5, "P1", "everything else fires", || {
+        format!("{fires} fires of the other job in six minutes")
     });
     crate::invariants::audit(world)
 }

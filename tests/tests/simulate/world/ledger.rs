@@ -105,15 +105,27 @@ impl World {
     /// Writes rubbish over the manifest that a job has in force, as damage on a disk would.
     /// From then on the ledger lies in a file.
     pub fn damage_manifest(&mut self, job_id: JobId) {
+        self.damage(&format!(
+            "UPDATE versions SET manifest = '{{' WHERE job_id = {}",
+            job_id.0
+        ));
+    }
+
+    /// Rows of the job's runs cannot be changed any more.
+    pub fn damage_runs(&mut self, job_id: JobId) {
+        self.damage(&format!(
+            "CREATE TRIGGER damage BEFORE UPDATE ON runs WHEN NEW.job_id = {} AND OLD.state = 1
+             BEGIN SELECT RAISE(ABORT, 'the row is damaged'); END",
+            job_id.0
+        ));
+    }
+
+    fn damage(&mut self, damage: &str) {
         let directory = tempfile::tempdir().expect("a directory for the ledger");
         let path = directory.path().join("ledger.db");
         drop(self.replay_into(Store::open(&path, self.rules).expect("a ledger in a file")));
         let database = rusqlite::Connection::open(&path).expect("the ledger's file");
-        let rows = database.execute(
-            "UPDATE versions SET manifest = '{' WHERE job_id = ?1",
-            [job_id.0],
-        );
-        assert_eq!(rows, Ok(1), "one version of the job was damaged");
+        database.execute_batch(damage).expect("it can be damaged");
         drop(database);
         self.store = Store::open(&path, self.rules).expect("the damaged ledger");
         self.truth.set = self.store.working_set().expect("the damaged ledger");
