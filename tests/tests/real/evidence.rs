@@ -24,22 +24,27 @@ pub(crate) fn writer() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/real/writer.py")
 }
 
-/// A Python that needs nothing of the environment, which a job does not get.
-pub(crate) fn python() -> &'static str {
-    "/usr/bin/python3"
+/// A Python by its own path: a job has no environment in which another could be chosen.
+pub(crate) fn python() -> Result<String> {
+    let asked = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .context("asking python3 where it is: the package python3 is needed")?;
+    ensure!(asked.status.success(), "python3 does not say where it is");
+    Ok(String::from_utf8(asked.stdout)?.trim().to_owned())
 }
 
 /// Makes the results database, with the guard as Matins prints it.
 pub(crate) fn create_tables(site: &Site) -> Result<()> {
     let guard = site.matins(&["guard", "sqlite"])?;
-    let mut create = Command::new(python())
+    let mut create = Command::new(&site.python)
         .args(["-I", "-S"])
         .arg(writer())
         .arg("create")
         .arg(site.directory())
         .stdin(Stdio::piped())
         .spawn()
-        .with_context(|| format!("starting {}", python()))?;
+        .with_context(|| format!("starting {}", site.python))?;
     let stdin = create.stdin.take().context("its input is piped")?;
     { stdin }.write_all(guard.as_bytes())?;
     ensure!(create.wait()?.success(), "the results database is not made");
@@ -313,7 +318,7 @@ fn parse_note(line: &str) -> Result<Note> {
         fire_time,
         shard,
         token,
-        fence,
+        _fence,
         pid,
         _sequence,
         word,

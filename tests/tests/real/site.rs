@@ -33,6 +33,8 @@ pub(crate) const COORDINATOR: &str = "coordinator";
 /// Every process carries its directory, so that whatever the test leaves behind is its own.
 pub(crate) struct Site {
     directory: tempfile::TempDir,
+    /// What writers are run by.
+    pub(crate) python: String,
     /// Where agents find the coordinator.
     address: String,
     agents_port: u16,
@@ -66,6 +68,7 @@ impl Site {
             .into();
         let site = Site {
             directory,
+            python: evidence::python()?,
             address: address.to_owned(),
             agents_port,
             slots: 0,

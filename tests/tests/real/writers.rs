@@ -8,7 +8,7 @@ use protocol::Token;
 use protocol::api;
 use protocol::attempt::AttemptOutcome;
 
-use crate::evidence::{self, Note, python, writer};
+use crate::evidence::{self, Note, writer};
 use crate::site::Site;
 
 /// A writer job; [`Writer::of`] is one that nothing is special about.
@@ -50,7 +50,7 @@ impl<'a> Writer<'a> {
             "{ safe: false }"
         };
         let mut exec = vec![
-            python().to_owned(),
+            site.python.clone(),
             "-I".to_owned(),
             "-S".to_owned(),
             writer().to_string_lossy().into_owned(),
