@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use protocol::api::Status;
+use protocol::api::{Alert, JobDetail, Status};
 
 use crate::fires::check_fires;
 use crate::grounds::Grounds;
@@ -210,5 +210,51 @@ fn a_host_s_clock_that_jumps_kills_nothing() -> Result<()> {
     let evidence = site.evidence()?;
     evidence.check_without_overlap()?;
     ensure!(evidence.attempts().count() == 4, "something ran again");
+    site.close()
+}
+
+/// outage-12h: what came due while nobody was there is one decision a job, not a flood.
+#[test]
+fn twelve_hours_without_a_coordinator_are_made_up_for_once() -> Result<()> {
+    let Some(library) = library()? else {
+        return Ok(());
+    };
+    let mut site = Site::new(1)?;
+    let clock = Clock::of(&mut site, &[COORDINATOR], library, "+0")?;
+    site.start(1, 4)?;
+    let job = Writer {
+        schedule: "@every 1m",
+        shards: 1,
+        seconds: 0.5,
+        ..Writer::of("clock/outage")
+    };
+    job.apply(&site)?;
+    site.kill(COORDINATOR)?;
+    clock.set("+12h")?;
+    site.start_coordinator()?;
+    site.wait_for("the job to be made up for", |site| {
+        let runs = site.runs()?;
+        Ok(!runs.is_empty() && runs.iter().all(|run| run.state == "succeeded"))
+    })?;
+    let detail: JobDetail = site.get(&format!("jobs/{}", job.name))?;
+    let [gap] = detail.gaps.as_slice() else {
+        bail!("not one gap: {:?}", detail.gaps);
+    };
+    let runs = site.runs()?.len() as u64;
+    println!(
+        "{runs} runs, {} instants in one gap: {}",
+        gap.count, gap.reason
+    );
+    ensure!(
+        (715..=725).contains(&(gap.count + runs)),
+        "they are not 12 hours"
+    );
+    // What is no later than `misfire.after`, 10 minutes, is merely late; of the rest, one.
+    ensure!(runs <= 12, "a flood");
+    let alerts: Vec<Alert> = site.get("alerts")?;
+    let told = alerts
+        .iter()
+        .filter(|a| a.job.as_ref().is_some_and(|j| j.to_string() == job.name));
+    ensure!(told.count() == 1, "a person is told once: {alerts:?}");
     site.close()
 }

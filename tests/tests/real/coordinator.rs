@@ -4,8 +4,10 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use protocol::api::{Alert, JobDetail};
 
 use crate::site::{COORDINATOR, Site, binary};
+use crate::writers::Writer;
 
 /// What a coordinator says that does not come up: standard error, as it is.
 fn refusal(arguments: &[String]) -> Result<String> {
@@ -55,5 +57,47 @@ fn a_port_in_use_is_named_with_what_to_do() -> Result<()> {
         let said = refusal(&with(option, address.to_string())?)?;
         demand(&said, &[&address.to_string(), "in use"])?;
     }
+    site.close()
+}
+
+/// poison-row: one job's row cannot be read; it says so, and everything else fires.
+#[test]
+fn a_job_whose_row_is_damaged_stands_still_alone() -> Result<()> {
+    let mut site = Site::new(1)?;
+    site.start(1, 8)?;
+    let of = |name| Writer {
+        schedule: "@every 2s",
+        shards: 1,
+        seconds: 0.3,
+        ..Writer::of(name)
+    };
+    let (damaged, sound) = (of("poison/damaged"), of("poison/sound"));
+    damaged.apply(&site)?;
+    sound.apply(&site)?;
+    site.terminate(COORDINATOR)?;
+    let ledger = rusqlite::Connection::open(site.path("coordinator/ledger.db"))?;
+    let changed = ledger.execute(
+        "UPDATE versions SET manifest = '{' WHERE job_id IN \
+         (SELECT job_id FROM jobs WHERE name = ?1)",
+        [damaged.name],
+    )?;
+    ensure!(changed == 1, "{changed} rows were damaged");
+    drop(ledger);
+    site.start_coordinator()?;
+    site.wait_for("the other to fire on", |site| {
+        let runs = site.runs()?;
+        let of_sound = runs.iter().filter(|run| run.job.to_string() == sound.name);
+        Ok(of_sound.filter(|run| run.state == "succeeded").count() >= 3)
+    })?;
+    let alerts: Vec<Alert> = site.get("alerts")?;
+    let of_damaged = |alert: &Alert| {
+        alert
+            .job
+            .as_ref()
+            .is_some_and(|j| j.to_string() == damaged.name)
+    };
+    ensure!(alerts.iter().any(of_damaged), "nobody is told: {alerts:?}");
+    let shown: JobDetail = site.get(&format!("jobs/{}", damaged.name))?;
+    ensure!(shown.job.problem.is_some(), "it does not say so: {shown:?}");
     site.close()
 }

@@ -25,6 +25,7 @@ mod killed;
 mod machine;
 mod mix;
 mod network;
+mod people;
 mod power;
 mod steady;
 mod stopped;

@@ -15,7 +15,7 @@ use protocol::attempt::AttemptOutcome;
 
 use crate::grounds::{Grounds, Namespaces, finish, possible};
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
-use crate::writers::{Writer, living, tokens_of, wait_for_successors};
+use crate::writers::{Writer, attempt, living, tokens_of, wait_for_successors};
 
 const PROGRAMS: [&str; 4] = ["unshare", "nsenter", "ip", "iptables"];
 const SWITCH: &str = "10.77.0.1";
@@ -268,5 +268,77 @@ fn a_third_of_all_packets_lost_costs_nothing_but_time() -> Result<()> {
             "a lease was lost"
         );
         fleet.site.close()
+    })
+}
+
+/// late-receipt-before-regrant: the only host is cut off, and its shard ends in time. By then its
+/// lease is gone, but nobody else has had it.
+#[test]
+fn a_receipt_that_comes_late_counts_while_nobody_else_has_the_shard() -> Result<()> {
+    on_network("a late receipt", || {
+        let mut fleet = Fleet::start(1)?;
+        let job = Writer {
+            shards: 1,
+            // Or else the host, as soon as it is back, would be the one that has it again.
+            backoff: "1m",
+            ..Writer::of("network/late-receipt")
+        };
+        job.run(&mut fleet.site)?;
+        let token = fleet.tokens()?[0];
+        cut(1)?;
+        fleet.site.wait_for("the lease to run out", |site| {
+            Ok(site.runs()?.iter().all(|run| run.leased == 0))
+        })?;
+        mend(1)?;
+        fleet.site.wait_until_succeeded(PATIENCE)?;
+        let late = attempt(&fleet.site, token)?;
+        ensure!(late.outcome == Some(AttemptOutcome::Succeeded), "{late:?}");
+        fleet.end(1..=1)
+    })
+}
+
+/// late-receipt-after-regrant: the same, where another host has taken the shard over.
+#[test]
+fn a_receipt_that_comes_after_a_later_grant_changes_nothing() -> Result<()> {
+    on_network("a late receipt", || {
+        let mut fleet = Fleet::start(2)?;
+        let job = Writer {
+            seconds: 7.0,
+            ..Writer::of("network/stale-receipt")
+        };
+        job.run(&mut fleet.site)?;
+        let tokens = tokens_of(&fleet.site, &agent_name(1))?;
+        cut(1)?;
+        wait_for_successors(&mut fleet.site, job.name, &tokens)?;
+        mend(1)?;
+        for &token in &tokens {
+            fleet.site.wait_for("the late receipt", |site| {
+                Ok(attempt(site, token)?.stale_outcome == Some(AttemptOutcome::Succeeded))
+            })?;
+            let stale = attempt(&fleet.site, token)?;
+            ensure!(stale.outcome == Some(AttemptOutcome::Lost), "{stale:?}");
+        }
+        let attempts = 4 + tokens.len();
+        fleet.end(attempts..=attempts)
+    })
+}
+
+/// reconnect-same-process: a host gets another address, and its agent another connection.
+#[test]
+fn a_host_with_another_address_is_the_same_host() -> Result<()> {
+    on_network("another address", || {
+        let mut fleet = Fleet::start(2)?;
+        let job = Writer {
+            seconds: 20.0,
+            takeover: "60s",
+            ..Writer::of("network/address")
+        };
+        job.run(&mut fleet.site)?;
+        let host = &fleet.hosts[0];
+        host.run("ip", &["addr", "del", "10.77.0.11/24", "dev", "eth0"])?;
+        host.run("ip", &["addr", "add", "10.77.0.99/24", "dev", "eth0"])?;
+        fleet.site.wait_until_succeeded(PATIENCE)?;
+        fleet.site.wait_for_agents(2)?;
+        fleet.end(4..=4)
     })
 }

@@ -158,7 +158,11 @@ impl Site {
     }
 
     pub(crate) fn start_agent(&mut self, n: u32) -> Result<()> {
-        let name = agent_name(n);
+        self.start_clone(n, &agent_name(n))
+    }
+
+    /// The agent of host n, with the identity of another one.
+    pub(crate) fn start_clone(&mut self, n: u32, name: &str) -> Result<()> {
         let arguments = [
             "agent",
             "--data",
@@ -172,10 +176,10 @@ impl Site {
             "--slots",
             &self.slots.to_string(),
             "--name",
-            &name,
+            name,
         ]
         .map(str::to_owned);
-        self.spawn(&name, &arguments)
+        self.spawn(&agent_name(n), &arguments)
     }
 
     /// SIGKILL, and wait until it is gone.

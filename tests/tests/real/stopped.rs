@@ -9,7 +9,9 @@ use protocol::Token;
 use protocol::attempt::AttemptOutcome;
 
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
-use crate::writers::{Writer, living, tokens_of, wait_for_outcome, wait_for_successors};
+use crate::writers::{
+    Writer, living, open_attempts, tokens_of, wait_for_outcome, wait_for_successors,
+};
 
 /// The short trials last a little longer than the shortest takeover time.
 const SHORT: Duration = Duration::from_secs(20);
@@ -175,5 +177,33 @@ fn an_agent_killed_while_its_coordinator_stands_still() -> Result<()> {
     }
     site.wait_until_succeeded(PATIENCE)?;
     site.evidence()?.check_without_overlap()?;
+    site.close()
+}
+
+/// late-start: a host is still believed in when it stops, so it is given shards; when it goes on
+/// and finds them in its mail, others have them.
+#[test]
+fn a_start_that_is_read_too_late_starts_nothing() -> Result<()> {
+    let mut site = Site::new(2)?;
+    site.start(2, 8)?;
+    let job = Writer::of("stop/late-start");
+    job.apply(&site)?;
+    site.stop(&agent_name(1))?;
+    site.matins(&["run", job.name, "--reason", "test"])?;
+    site.wait_for("the stopped host to be given shards", |site| {
+        Ok(open_attempts(site)?.len() == job.shards as usize)
+    })?;
+    let unread = tokens_of(&site, &agent_name(1))?;
+    ensure!(!unread.is_empty(), "it was given nothing");
+    for &token in &unread {
+        wait_for_outcome(&mut site, token, AttemptOutcome::Lost)?;
+    }
+    site.go_on(&agent_name(1))?;
+    site.wait_until_succeeded(PATIENCE)?;
+    let evidence = site.evidence()?;
+    println!("{}", evidence.summary());
+    evidence.check_without_overlap()?;
+    let begun = |token: &Token| evidence.presences().keys().any(|(_, t)| *t == token.0);
+    ensure!(!unread.iter().any(begun), "it was started after all");
     site.close()
 }
