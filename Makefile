@@ -2,8 +2,10 @@
 
 export CARGO_INCREMENTAL = 0
 
-# A test runner that runs tests side by side, where it is installed.
+# A test runner that runs tests of all crates side by side, where it is installed.
 TEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo 'nextest run' || echo 'test')
+# Trials with real processes wait for most of their time: more of them at once than there are processors.
+SIDE_BY_SIDE := $(shell echo $$((3 * $$(nproc))))
 SIM_SEEDS_LONG = 1000
 
 .DEFAULT_GOAL = help
@@ -23,14 +25,14 @@ release: ## Build target/release/matins
 
 test: ## Run all tests that everybody runs
 	cargo build --release --bin matins
-	cargo $(TEST) --workspace --no-fail-fast
+	RUST_TEST_THREADS=$(SIDE_BY_SIDE) NEXTEST_TEST_THREADS=$(SIDE_BY_SIDE) cargo $(TEST) --workspace --no-fail-fast
 	python3 -m unittest discover -s examples/baseline
 	python3 -m unittest discover -s examples/reconcile
 	python3 -m unittest discover -s cli/tests/guard
 
 test-full: test ## Run them all, the long ones included
 	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
-	cargo test --workspace -- --ignored
+	RUST_TEST_THREADS=$(SIDE_BY_SIDE) cargo test --workspace -- --ignored
 
 test-guest: ## Run the supervisor's tests under cgroup v2 in a virtual machine (root)
 	tests/guest/run "$$(cargo test -p agent --test processes --no-run --message-format=json \
