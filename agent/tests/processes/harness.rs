@@ -135,8 +135,31 @@ fn hide_cgroups(mounted: Mounted) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether this test can run: as root, and where a directory of version 1 is if one is named.
-/// Says so where it cannot. Where everything is provided for, that is a failure.
+/// Whether the machine is of the kind that this test is about; says so where it is not.
+pub(crate) fn has_cgroups(test: &str, needs: &[&str]) -> bool {
+    let missing = needs.iter().find(|path| !Path::new(path).exists());
+    if let Some(missing) = missing {
+        eprintln!("skipped: {test} is about a machine that has {missing}");
+    }
+    missing.is_none()
+}
+
+/// A cgroup of its own for a supervisor, as systemd gives one to a unit that asks for delegation,
+/// on a machine of version 2 alone: there nobody else may be in it.
+fn delegate() -> std::io::Result<Option<PathBuf>> {
+    static UNITS: AtomicUsize = AtomicUsize::new(0);
+    let top = Path::new("/sys/fs/cgroup");
+    if !top.join("cgroup.controllers").exists() || !nix::unistd::geteuid().is_root() {
+        return Ok(None);
+    }
+    let number = UNITS.fetch_add(1, Ordering::Relaxed);
+    let unit = top.join(format!("matins-test-{}-{number}", std::process::id()));
+    fs::create_dir(&unit)?;
+    Ok(Some(unit))
+}
+
+/// Whether this test can run: as root, and with these programs. Says so where it cannot; where
+/// everything is provided for, that is a failure.
 pub(crate) fn is_possible(test: &str, needs_root: bool, needs: &[&str]) -> bool {
     let missing = if needs_root && !nix::unistd::geteuid().is_root() {
         Some("root")
@@ -161,12 +184,22 @@ fn start(role: &str, home: &Path, coordinator: &str, mounted: Mounted) -> Runnin
         .env(HEAP, home.with_file_name("heap"))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    let unit = if role == SUPERVISOR {
+        delegate().unwrap()
+    } else {
+        None
+    };
     if role == SUPERVISOR {
+        let procs = unit.as_ref().map(|unit| unit.join("cgroup.procs"));
         // The harness runs the supervisor on a thread of its own, and its main thread must not
         // take the signals: they are blocked before it begins.
-        // SAFETY: blocking signals is async-signal-safe and allocates nothing.
+        // SAFETY: the harness of one test at a time forks here, and what the child does it may do
+        // after the fork of a process whose other threads wait.
         unsafe {
             command.pre_exec(move || {
+                if let Some(procs) = &procs {
+                    fs::write(procs, "0")?;
+                }
                 hide_cgroups(mounted)?;
                 let mut mask = SigSet::empty();
                 for signal in [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGINT] {
@@ -178,6 +211,7 @@ fn start(role: &str, home: &Path, coordinator: &str, mounted: Mounted) -> Runnin
     }
     Running {
         child: Some(command.spawn().unwrap()),
+        unit,
     }
 }
 
@@ -328,6 +362,7 @@ impl Drop for Home {
 /// A process of this binary; stopped when the test is done with it.
 pub(crate) struct Running {
     child: Option<Child>,
+    unit: Option<PathBuf>,
 }
 
 impl Running {
@@ -362,6 +397,16 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.end();
+        if let Some(unit) = &self.unit {
+            // One that was killed leaves its cgroups to the next supervisor.
+            let _ = fs::remove_dir(unit);
+        }
+    }
+}
+
+impl Running {
+    fn end(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
         };
