@@ -370,6 +370,20 @@ impl Running {
         self.child.as_ref().unwrap().id()
     }
 
+    /// Pids of its children, whichever of its threads has forked them.
+    pub(crate) fn children(&self) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let lists = tasks
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let words = |list: String| {
+            list.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        lists.flat_map(words).collect()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().unwrap();
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();

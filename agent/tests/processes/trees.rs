@@ -299,6 +299,17 @@ fn what_cannot_be_killed_is_not_told_as_dead_and_holds_up_nobody() {
             stat.is_ok_and(|stat| stat.contains(") D "))
         });
     }
+    // The second is nothing but a fork of the supervisor still.
+    let is_fork = |pid: &str| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.contains("process_of_this_binary")
+    };
+    wait_for("the one before its program to hang", || {
+        supervisor.children().iter().any(|child| {
+            let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            is_fork(child) && stat.contains(") D ")
+        })
+    });
     agent.cancel(1);
     agent.cancel(2);
     // While they are killed in vain, others start and end.
