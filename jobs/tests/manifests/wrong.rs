@@ -334,6 +334,17 @@ fn a_command_line_too_long_to_send_is_refused() {
     };
     one(&long(16_000));
     assert!(refused(long(17_000))[0].contains("more than 16384"));
+    let many = |entries| {
+        let arguments = vec!["a"; entries].join(", ");
+        with("run", &format!("run: {{ exec: [{arguments}] }}"))
+    };
+    one(&many(1000));
+    assert_eq!(
+        refused(many(1001)),
+        [
+            "job.yaml:10:14: run.exec: has 1001 entries, more than 1000; put long input into a file and name the file"
+        ]
+    );
     let filled = with(
         "run",
         &format!("run: {{ exec: [\"{}\"] }}", "{job}".repeat(200)),

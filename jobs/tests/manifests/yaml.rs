@@ -284,6 +284,10 @@ fn input_without_end_is_refused_and_not_followed() {
             .iter()
             .any(|line| line.contains("an alias (`*name`) is not read"))
     );
+    let documents = "---\n~\n...\n".repeat(1001);
+    let excess =
+        "job.yaml:3001:1: the file has more than 1000 documents; split it into several files";
+    assert_eq!(refused(documents), [excess]);
     let many: Vec<String> = (0..5000).map(|i| format!("f{i}: 1\n")).collect();
     let problems = refused(many.concat());
     assert_eq!(problems.len(), 101);
