@@ -32,8 +32,9 @@ const COORDINATOR: &str = "MATINS_TEST_COORDINATOR";
 /// Names the file that a supervisor tells the size of its heap in.
 const HEAP: &str = "MATINS_TEST_HEAP";
 
-/// Every wait on a condition ends in failure after this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Every wait on a condition ends in failure after this long. Enough for a machine under software
+/// emulation, which is fifty times slower.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Kept of one attempt's output.
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 1 << 20;

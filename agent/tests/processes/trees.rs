@@ -131,9 +131,13 @@ fn root_that_moves_out_of_its_cgroup_is_found_all_the_same() {
     let script = "setsid env -i /bin/sh -c '\
                   for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs; do \
                   case $f in */matins-*) ;; *) echo $$ >$f;; esac; done 2>/dev/null; \
-                  cat /proc/self/cgroup; echo pid=$$; exec /bin/sleep 1000'";
+                  cat /proc/self/cgroup; echo pid=$$; : >moved; exec /bin/sleep 1000'";
     for (token, ends_by_itself) in [(1, true), (2, false)] {
-        let wait = if ends_by_itself { "& sleep 0.3" } else { "" };
+        let wait = if ends_by_itself {
+            "& while ! [ -e moved ]; do sleep 0.05; done"
+        } else {
+            ""
+        };
         agent.send(&launch_shell(&home, token, &format!("{script} {wait}")));
         wait_for("the one that moves", || {
             home.output_of(token).contains("pid=")
