@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
-use nix::unistd::geteuid;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use protocol::Token;
 use protocol::attempt::AttemptOutcome;
 
@@ -115,6 +116,35 @@ fn a_supervisor_told_to_stop_hands_its_attempts_back() -> Result<()> {
         ensure!(used.sum::<u32>() == 0, "an interruption used up a retry");
     }
     ends_once(site)
+}
+
+/// The process that reads what attempts print: another takes its place, and no attempt notices.
+#[test]
+fn a_log_writer_killed_is_replaced_and_interrupts_nothing() -> Result<()> {
+    let job = Writer {
+        ways: &["talk"],
+        ..Writer::of("kill/log-writer")
+    };
+    let (mut site, tokens) = two_hosts(&job)?;
+    let supervisor = site.pid(&supervisor_name(1))?;
+    let log_writer = move || {
+        // It is forked, so it is called like the supervisor itself.
+        let called = fs::read(format!("/proc/{supervisor}/cmdline"))?;
+        let children =
+            fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"))?;
+        let mut pids = children.split_whitespace();
+        let found =
+            pids.find(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|c| c == called));
+        anyhow::Ok(found.map(str::parse::<i32>).transpose()?)
+    };
+    let first = log_writer()?;
+    let first = first.context("the supervisor has a log writer")?;
+    kill(Pid::from_raw(first), Signal::SIGKILL)?;
+    site.wait_for("another log writer", |_| {
+        Ok(log_writer()?.is_some_and(|pid| pid != first))
+    })?;
+    ensure!(!living(&site, &tokens)?.is_empty(), "its attempts are gone");
+    ends_undisturbed(site)
 }
 
 /// killed-agent-and-supervisor

@@ -283,7 +283,8 @@ fn mix(length: Duration, stop_max: Duration) -> Result<()> {
     let strikes = misfortune.strike(&mut site, length)?;
     site.wait_for_agents(HOSTS)?;
     let last = site.runs()?.last().context("jobs have fired")?.run;
-    let asked = settle(&mut site, last, Duration::from_secs(180))?;
+    // What is queued has come in for so long, and goes faster than it came.
+    let asked = settle(&mut site, last, Duration::from_secs(120) + length)?;
     let evidence = site.evidence()?;
     let stalls = misfortune.stalls.len();
     println!("{strikes} strikes, {stalls} stalls; {}", evidence.summary());

@@ -410,6 +410,8 @@ impl Site {
             .grounds(name)
             .command(&binary()?)
             .args(arguments)
+            // Or it would go on where the test itself is killed.
+            .args(["--parent-pid", &std::process::id().to_string()])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

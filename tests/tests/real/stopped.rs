@@ -70,6 +70,8 @@ fn stopped_supervisor(stall: Duration) -> Result<()> {
     let evidence = site.evidence()?;
     println!("{}", evidence.summary());
     evidence.check_without_overlap()?;
+    let attempts = evidence.attempts().count();
+    ensure!(attempts == 4, "{attempts} attempts: something ran again");
     site.close()
 }
 

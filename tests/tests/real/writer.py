@@ -9,7 +9,8 @@ WAY makes it worse:
 
     stubborn   ignores SIGTERM
     daemon     leaves a process of a session of its own behind, which writes on until it is killed
-    hidden     the same, and that process has nothing of the attempt left in its environment
+    talk       prints a line for each of its tries, as fast as it makes them
+    hidden     the same as daemon, and that process has nothing of the attempt left in its environment
 """
 
 import os
@@ -46,7 +47,7 @@ def main():
     for way in ("daemon", "hidden"):
         if way in ways:
             leave_daemon(home, who, os.environ if way == "daemon" else {})
-    return Writer(home, who).write_for(float(seconds))
+    return Writer(home, who, talks="talk" in ways).write_for(float(seconds))
 
 
 def leave_daemon(home, who, environment):
@@ -61,7 +62,8 @@ def leave_daemon(home, who, environment):
 
 
 class Writer:
-    def __init__(self, home, who):
+    def __init__(self, home, who, talks):
+        self.talks = talks
         job, fire_time, *numbers = who
         *numbers, self.shards = (int(number) for number in numbers)
         self.who = (job, fire_time, *numbers)
@@ -89,6 +91,8 @@ class Writer:
         who = " ".join(map(str, self.who))
         line = f"{boot_ms()} {who} {os.getpid()} {self.sequence} {word}\n"
         os.write(self.diary, line.encode())
+        if self.talks:
+            print(line, end="", flush=True)
 
     def write(self, what, guard, *shards):
         """One transaction that shows its papers before it writes, as every job's should."""
