@@ -12,7 +12,7 @@ use protocol::api::{Alert, JobDetail, Status};
 use crate::fires::check_fires;
 use crate::grounds::Grounds;
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, binary, supervisor_name};
-use crate::writers::{Writer, living, tokens_of};
+use crate::writers::Writer;
 
 /// Where Debian and its kin keep it.
 const LIBRARIES: [&str; 3] = [
@@ -197,19 +197,14 @@ fn a_host_s_clock_that_jumps_kills_nothing() -> Result<()> {
         ..Writer::of("clock/host")
     };
     job.run(&mut site)?;
-    let tokens = tokens_of(&site, &agent_name(1))?;
-    let writing = living(&site, &tokens)?;
     for offset in ["+25h", "-2h", "+0"] {
         clock.set(offset)?;
         sleep(Duration::from_secs(2));
-        if living(&site, &tokens)? != writing {
-            bail!("a process was killed at {offset}");
-        }
     }
     site.wait_until_succeeded(PATIENCE)?;
     let evidence = site.evidence()?;
     evidence.check_without_overlap()?;
-    ensure!(evidence.attempts().count() == 4, "something ran again");
+    ensure!(evidence.attempts().count() == 4, "something was killed");
     site.close()
 }
 

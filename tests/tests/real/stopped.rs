@@ -130,7 +130,7 @@ fn a_stopped_coordinator_takes_nothing_away() -> Result<()> {
     let mut site = Site::new(2)?;
     site.start(2, 8)?;
     let patient = Writer {
-        seconds: 40.0,
+        seconds: 50.0,
         takeover: "60s",
         shards: 2,
         ..Writer::of("stop/patient")
@@ -141,17 +141,21 @@ fn a_stopped_coordinator_takes_nothing_away() -> Result<()> {
         shards: 2,
         ..Writer::of("stop/hasty")
     };
+    let hosts = [agent_name(1), agent_name(2)];
+    let all = |site: &Site| -> Result<Vec<Token>> {
+        let each = hosts.iter().map(|host| tokens_of(site, host));
+        Ok(each.collect::<Result<Vec<_>>>()?.concat())
+    };
     patient.run(&mut site)?;
+    let patient_ones = all(&site)?;
     hasty.run(&mut site)?;
-    let all: Vec<Token> = [1, 2]
-        .iter()
-        .map(|&n| tokens_of(&site, &agent_name(n)))
-        .collect::<Result<Vec<_>>>()?
-        .concat();
+    let mut hasty_ones = all(&site)?;
+    hasty_ones.retain(|token| !patient_ones.contains(token));
     site.stop(COORDINATOR)?;
     sleep(Duration::from_secs(30));
-    let writing = living(&site, &all)?;
-    ensure!(writing.len() == 2, "only the patient write on: {writing:?}");
+    let writing = living(&site, &patient_ones)?;
+    ensure!(writing.len() == 2, "the patient wrote on: {writing:?}");
+    ensure!(living(&site, &hasty_ones)?.is_empty(), "the hasty did not");
     site.go_on(COORDINATOR)?;
     site.wait_until_succeeded(PATIENCE)?;
     let evidence = site.evidence()?;
