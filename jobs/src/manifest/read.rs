@@ -1,8 +1,11 @@
 //! From trees to manifests: what the fields of a manifest come to, and how they go together.
 
+use std::collections::BTreeSet;
+
 use protocol::attempt::Limits;
 
 use super::command::command;
+use super::form::MANIFEST;
 use super::placeholder::Argument;
 use super::problem::{Place, Problems};
 use super::section::Section;
@@ -82,33 +85,39 @@ fn jobs<'a>(node: &'a Node, problems: &mut Problems) -> Vec<(Place, &'a [(Key, N
         }
     };
     let mut jobs = Vec::new();
-    let (mut at, mut rest) = (node.at, entries);
-    while let Some(second) = second_job(rest) {
-        let (first, others) = rest.split_at(second);
-        jobs.push((at, first));
-        at = others[0].0.at;
-        rest = others;
-        problems.push(
-            at,
-            "",
-            "another job begins here, for the fields begin again",
-            "write a line `---` before it",
-        );
+    let (mut at, mut begin) = (node.at, 0);
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for (i, (key, _)) in entries.iter().enumerate() {
+        let Some(name) = key.name.as_deref() else {
+            continue;
+        };
+        if seen.contains(name) && goes_on_repeating(&entries[i..], &seen) {
+            jobs.push((at, &entries[begin..i]));
+            (at, begin) = (key.at, i);
+            seen.clear();
+            problems.push(
+                at,
+                "",
+                "another job begins here, for the fields begin again",
+                "write a line `---` before it",
+            );
+        }
+        seen.insert(name);
     }
-    jobs.push((at, rest));
+    jobs.push((at, &entries[begin..]));
     jobs
 }
 
-/// Where fields begin to repeat and go on so: at the first of at least three repeated ones.
-fn second_job(entries: &[(Key, Node)]) -> Option<usize> {
+/// Whether a field that is there twice is not the only one: at least three of those that follow
+/// have been there before. No more are looked at than a manifest has.
+fn goes_on_repeating(entries: &[(Key, Node)], seen: &BTreeSet<&str>) -> bool {
     const REPEATED_MIN: usize = 3;
-    let mut seen = std::collections::BTreeSet::new();
-    let mut repeated = (0..entries.len()).filter(|&i| {
-        let name = entries[i].0.name.as_deref();
-        name.is_some_and(|name| !seen.insert(name))
-    });
-    let first = repeated.next()?;
-    (repeated.count() + 1 >= REPEATED_MIN).then_some(first)
+    let names = entries
+        .iter()
+        .take(MANIFEST.fields.len())
+        .filter_map(|(key, _)| key.name.as_deref());
+    let repeated: BTreeSet<&str> = names.filter(|name| seen.contains(name)).collect();
+    repeated.len() >= REPEATED_MIN
 }
 
 pub(super) fn manifest(

@@ -284,6 +284,8 @@ fn input_without_end_is_refused_and_not_followed() {
             .iter()
             .any(|line| line.contains("an alias (`*name`) is not read"))
     );
+    // The same field over and over: what looked at all of the rest each time would not end.
+    assert_eq!(refused("timeout: 1m\n".repeat(30_000)).len(), 101);
     let documents = "---\n~\n...\n".repeat(1001);
     let excess =
         "job.yaml:3001:1: the file has more than 1000 documents; split it into several files";
