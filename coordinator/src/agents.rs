@@ -115,7 +115,7 @@ async fn greet(incoming: Incoming) -> Option<(AgentName, Connection, Control)> {
 
 fn warn_and_close<T>(name: &AgentName, connection: &Connection, end: &End) -> Option<T> {
     tell(name, connection, end);
-    connection.close(&end.to_string());
+    connection.close(&causes(end));
     None
 }
 
@@ -137,7 +137,7 @@ impl Hall {
         };
         writer.abort();
         tell(&name, &connection, &end);
-        connection.close(&end.to_string());
+        connection.close(&causes(&end));
         self.roster.remove(conn);
         self.engine.send(Input::Disconnected { conn });
     }

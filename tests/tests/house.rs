@@ -161,15 +161,18 @@ fn confined_dependencies_stay_where_they_belong() {
     }
 }
 
-/// The switch that turns a safety rule off must not exist in what people run.
+/// The switch that turns a safety rule off, and the door for what is no message, must not exist in
+/// what people run.
 #[test]
-fn nothing_but_tests_can_switch_a_rule_off() {
+fn nothing_but_tests_can_switch_a_rule_off_or_send_what_is_no_frame() {
+    const FOR_TESTS: [&str; 2] = ["switchable-rules", "unframed"];
     for package in workspace() {
-        for dependency in package.dependencies.iter().filter(|d| d.name == "protocol") {
-            let switchable = dependency.features.iter().any(|f| f == "switchable-rules");
+        for dependency in &package.dependencies {
+            let mut enabled = dependency.features.iter();
+            let enabled = enabled.find(|feature| FOR_TESTS.contains(&feature.as_str()));
             assert!(
-                !switchable || dependency.kind == DependencyKind::Development,
-                "{} enables switchable-rules outside its tests",
+                enabled.is_none() || dependency.kind == DependencyKind::Development,
+                "{} enables {enabled:?} outside its tests",
                 package.name
             );
         }

@@ -369,3 +369,40 @@ async fn beats_are_on_time_while_attempts_use_every_processor() {
             .await;
     }
 }
+
+/// A coordinator that sends what is no message loses its connection; the agent says why, comes back,
+/// and its attempts run on.
+#[tokio::test]
+async fn garbage_from_the_coordinator_costs_a_connection_and_no_attempt() {
+    let home = Home::new();
+    let _supervisor = home.start();
+    let listener = listen(&home);
+    let _agent = home.start_agent(&listener.local_addr().to_string());
+    let header = |bytes: u32| bytes.to_be_bytes().to_vec();
+    let (mut conversation, first) = Conversation::begin(&listener, 1).await;
+    conversation.starts(10, "sleep 60").await;
+    conversation.hears_started(10).await;
+    for (session, garbage, why) in [
+        (2, header(65_537), "more than the 65536"),
+        (
+            3,
+            [header(2), b"{}".to_vec()].concat(),
+            "is not the message expected",
+        ),
+        (4, vec![0xff; 500], "more than the 65536"),
+        (
+            5,
+            [header(9), b"{".to_vec()].concat(),
+            "was not whole within 10 s",
+        ),
+    ] {
+        conversation.sender.send_unframed(&garbage).await.unwrap();
+        let end = tokio::time::timeout(PATIENCE, conversation.connection.closed());
+        let end = end.await.expect("it is closed in time").to_string();
+        assert!(end.contains(why), "{end}");
+        let (next, attach) = Conversation::begin(&listener, session).await;
+        assert_eq!(attach.agent_incarnation, first.agent_incarnation);
+        assert_eq!(attach.attempts, [Token(10)]);
+        conversation = next;
+    }
+}

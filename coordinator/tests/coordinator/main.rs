@@ -6,6 +6,7 @@
 mod agent;
 mod agents;
 mod fires;
+mod garbage;
 mod house;
 mod lifecycle;
 mod outputs;

@@ -69,7 +69,7 @@ pub enum ReceiveError {
 }
 
 pub(crate) struct FrameSender {
-    stream: SendStream,
+    pub(crate) stream: SendStream,
     /// A frame that is being sent: whole, with its header.
     pending: Vec<u8>,
     /// Bytes of it that are sent.

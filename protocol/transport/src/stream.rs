@@ -92,6 +92,16 @@ receiver!(
     BulkReceiver
 );
 
+#[cfg(feature = "unframed")]
+impl ControlSender {
+    /// Writes these bytes as they are: what a peer that is not one of ours may send.
+    pub async fn send_unframed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        use tokio::io::AsyncWriteExt;
+        self.frames.stream.write_all(bytes).await?;
+        self.frames.stream.flush().await
+    }
+}
+
 impl AsyncWrite for BulkSender {
     fn poll_write(
         mut self: Pin<&mut Self>,

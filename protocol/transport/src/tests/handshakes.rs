@@ -510,3 +510,97 @@ async fn an_authority_speaks_for_its_own_cluster_alone() {
     let error = said(&Identity::load(&out).unwrap_err());
     assert!(error.contains("NameConstraintViolation"), "{error}");
 }
+
+/// What anybody on the network can send: noise, and first packets that were overheard, many times.
+#[tokio::test]
+async fn noise_and_replayed_first_packets_keep_nobody_out() {
+    let authority = Authority::new("prod");
+    let coordinator = authority.issue(Role::Coordinator, "control-1");
+    let listener = Listener::bind(loopback(), &coordinator, Role::Agent).unwrap();
+    let dialer = Dialer::new(&authority.issue(Role::Agent, "host-1")).unwrap();
+
+    let tap = tokio::net::UdpSocket::bind(loopback()).await.unwrap();
+    let overheard = tap.local_addr().unwrap();
+    let mut first = vec![0; 2_000];
+    let dialing = dialer.connect(overheard, Role::Coordinator);
+    let bytes = bounded(async {
+        tokio::select! {
+            _ = dialing => panic!("nobody answered"),
+            received = tap.recv_from(&mut first) => received.unwrap().0,
+        }
+    })
+    .await;
+    first.truncate(bytes);
+
+    let mut noise = 1u32;
+    for n in 0..2_000usize {
+        let mut packet: Vec<u8> = (0..n % 1_400)
+            .map(|_| {
+                noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (noise >> 24) as u8
+            })
+            .collect();
+        if n % 4 == 0 {
+            packet.clone_from(&first);
+        } else if n % 4 == 1 && n < first.len() {
+            packet.clone_from(&first);
+            packet[n] ^= 0xff;
+        }
+        tap.send_to(&packet, listener.local_addr()).await.unwrap();
+    }
+    // Somebody accepts whatever of that is a beginning, and waits for none of it.
+    let listener = Arc::new(listener);
+    let door = Arc::clone(&listener);
+    let let_in = tokio::spawn(async move {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        loop {
+            tokio::select! {
+                incoming = door.accept() => {
+                    let tell = tell.clone();
+                    tokio::spawn(async move {
+                        if let Ok(known) = incoming.unwrap().handshake().await {
+                            let _ = tell.send(known);
+                        }
+                    });
+                }
+                Some(known) = told.recv() => return known,
+            }
+        }
+    });
+    let dialed = bounded(dialer.connect(listener.local_addr(), Role::Coordinator)).await;
+    let (name, _connection) = bounded(let_in).await.unwrap();
+    assert_eq!(name.to_string(), "host-1.agent.prod.matins");
+    assert!(dialed.is_ok(), "{dialed:?}");
+}
+
+/// An agent dials anew all its life: what is over must be gone.
+#[tokio::test]
+async fn connections_that_are_over_leave_nothing_behind() {
+    let authority = Authority::new("prod");
+    let coordinator = authority.issue(Role::Coordinator, "control-1");
+    let listener = Listener::bind(loopback(), &coordinator, Role::Agent).unwrap();
+    let dialer = Dialer::new(&authority.issue(Role::Agent, "host-1")).unwrap();
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = tasks();
+    for by_dialer in [true, false, true, false] {
+        let (dialed, accepted) = meet(&listener, &dialer, Role::Coordinator).await;
+        let (dialed, accepted) = (dialed.unwrap().1, accepted.unwrap().1);
+        let (closing, told) = if by_dialer {
+            (dialed, accepted)
+        } else {
+            (accepted, dialed)
+        };
+        closing.close("enough");
+        bounded(told.closed()).await;
+    }
+    bounded(async {
+        while tasks() > before {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
