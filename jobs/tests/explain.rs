@@ -74,6 +74,18 @@ fn a_sentence_and_what_may_surprise() {
         ),
         (
             Vixie,
+            "15,45 */6 * * *",
+            "Etc/UTC",
+            &["At minutes 15 and 45 of the hours 00, 06, 12 and 18."],
+        ),
+        (
+            Vixie,
+            "*/20 0,12,13 * * *",
+            "Etc/UTC",
+            &["Every 20 minutes in the hours 00, 12 and 13."],
+        ),
+        (
+            Vixie,
             "0 */5 * * *",
             "Etc/UTC",
             &[

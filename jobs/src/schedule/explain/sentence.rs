@@ -91,17 +91,20 @@ fn spread_times(expression: &Expression) -> String {
     }
     let hours = sorted(&expression.hours);
     let in_a_row = usize::from(hours[hours.len() - 1] - hours[0]) == hours.len() - 1;
-    if !is_all(&expression.hours) {
-        parts.push(if in_a_row {
-            format!(
-                "from {:02}:00 to {:02}:59",
-                hours[0],
-                hours[hours.len() - 1]
-            )
+    if !is_all(&expression.hours) && in_a_row {
+        let last = hours[hours.len() - 1];
+        parts.push(format!("from {:02}:00 to {last:02}:59", hours[0]));
+    } else if !is_all(&expression.hours) {
+        let hours = runs(&hours, |hour| format!("{hour:02}"));
+        let at = parts
+            .last()
+            .and_then(|part| part.strip_suffix(" of each hour"));
+        if let Some(of_hours) = at.map(|at| format!("{at} of the hours {hours}")) {
+            parts.pop();
+            parts.push(of_hours);
         } else {
-            let hours = runs(&hours, |hour| format!("{hour:02}"));
-            format!("in the hours {hours}")
-        });
+            parts.push(format!("in the hours {hours}"));
+        }
     }
     let simple = parts.len() == 2 && !parts[0].contains([':', ',']);
     parts.join(if simple { " " } else { ", " })
