@@ -104,6 +104,58 @@ fn manifests_of_examples_and_documentation_are_valid() {
     }
 }
 
+/// The schema refuses nothing that the reader takes.
+#[test]
+fn what_the_reader_takes_is_valid() {
+    let place = Place::new();
+    let good = manifest("demo/a", "30 23 * * *", 1, "[\"/bin/true\"]");
+    let files: Vec<PathBuf> = [
+        ("\"30 23 * * *\"", "\"@every 1h30m\""),
+        ("\"30 23 * * *\"", "'@daily'"),
+        (
+            "\"30 23 * * *\"",
+            "\"0 30 2 L * ? 2030-2040\", dialect: quartz",
+        ),
+        ("\"30 23 * * *\"", "\" 5/15 * * * ? \", dialect: kubernetes"),
+        ("Etc/UTC", "America/Argentina/Buenos_Aires"),
+        ("policy: skip, after: 30s", "within: 2h"),
+        (
+            "policy: skip, after: 30s",
+            "policy: within, within: 1d2h3m4s5ms",
+        ),
+        ("policy: skip, after: 30s", "policy: run_now"),
+        ("safe: true, how: \"it only prints\"", "safe: false"),
+        (
+            "overlap: queue",
+            "overlap: forbid\nrenamed_from: demo/0._-z",
+        ),
+        ("backoff: [1s]", "backoff: [100ms, 1d]"),
+        ("shards: 1\n", "limits: {}\n"),
+        ("shards: 1\n", "limits: { memory: 4096KiB }\n"),
+        (
+            "\"/bin/true\"]",
+            "\"/bin/true\", \"\", \"{fire_date-1d}\"]\n  user: _batch-1$",
+        ),
+    ]
+    .iter()
+    .enumerate()
+    .map(|(i, (from, to))| {
+        assert!(good.contains(from), "{from} is not in {good}");
+        let name = format!("good-{i}.yaml");
+        place.write(&name, &good.replacen(from, to, 1));
+        let said = place.matins(&["next", "-f", &name]);
+        assert_eq!(said.status, 0, "{to}: {said:?}");
+        place.path(&name)
+    })
+    .collect();
+    let Some(answers) = validate(&place, &files) else {
+        return;
+    };
+    for (file, refused) in answers.as_object().unwrap() {
+        assert_eq!(refused, &serde_json::json!([]), "{file}");
+    }
+}
+
 /// Each kind of mistake that a schema can know: what is written instead of what, and where the
 /// schema must refuse it.
 #[test]
