@@ -7,6 +7,7 @@ mod crowd;
 mod harness;
 mod launches;
 mod limits;
+mod output;
 mod supervisor;
 mod trees;
 
