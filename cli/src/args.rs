@@ -66,7 +66,7 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Say how shards ended that Matins could not judge
     Confirm(Confirm),
-    /// Write what an attempt printed, byte for byte
+    /// Write what attempts printed, and follow what they print
     Logs(Logs),
     /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
@@ -91,7 +91,7 @@ pub(crate) enum Command {
 }
 
 /// Options of every command that asks a coordinator.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Asking {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -248,19 +248,53 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Logs {
-    /// A run (`run-12`), or the run of a job's fire time
-    #[arg(value_name = "RUN|JOB@TIME")]
-    pub(crate) run: RunRef,
-    /// Of this shard; may be left out where the run has only one
+    /// A job, of which its newest run is meant, a run (`run-12`), or the run of a
+    /// job's fire time
+    #[arg(value_name = "JOB|RUN|JOB@TIME")]
+    pub(crate) subject: Subject,
+    /// Only of this shard
     #[arg(long, value_name = "K")]
     pub(crate) shard: Option<u32>,
-    /// Of this attempt; without it the newest of the shard
+    /// Of this attempt; without it the newest of each shard
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<Token>,
+    /// Of the attempt of this number
+    #[arg(long, value_name = "N", conflicts_with = "token")]
+    pub(crate) attempt: Option<u32>,
+    /// Go on with what is printed, until the attempts have ended
+    #[arg(long, short = 'f')]
+    pub(crate) follow: bool,
+    /// Only the last N lines
+    #[arg(long, value_name = "N")]
+    pub(crate) tail: Option<u64>,
+    /// Only what was printed from this instant on
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) since: Option<WallMs>,
+    /// Only one of the two streams
+    #[arg(long, value_name = "STREAM", value_enum)]
+    pub(crate) stream: Option<OutputStream>,
+    /// Write before each line when it was read
+    #[arg(long)]
+    pub(crate) timestamps: bool,
     #[command(flatten)]
-    pub(crate) target: Target,
+    pub(crate) asking: Asking,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputStream {
+    Stdout,
+    Stderr,
+}
+
+impl OutputStream {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            OutputStream::Stdout => "stdout",
+            OutputStream::Stderr => "stderr",
+        }
+    }
 }
 
 #[derive(Args, Debug)]

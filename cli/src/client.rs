@@ -28,7 +28,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// For an answer as a whole; a write waits for its commit, which a busy disk can delay.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// For the next piece of something long, such as the output of an attempt.
-const PIECE_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const PIECE_LIMIT: Duration = Duration::from_secs(30);
 /// Largest answer that is read whole.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -203,11 +203,13 @@ impl Client {
         self.checked(answer, Effect::Some).map(drop)
     }
 
-    /// Hands an answer that is not JSON to `sink` as it comes, piece by piece.
+    /// Hands a long answer to `sink` as it comes, piece by piece, each within `limit` if there is
+    /// one.
     pub(crate) fn stream(
         &self,
         path: &str,
         query: &[(&str, String)],
+        limit: Option<Duration>,
         mut sink: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let request = self
@@ -215,7 +217,7 @@ impl Client {
             .config()
             .timeout_global(None)
             .timeout_recv_response(Some(ANSWER_LIMIT))
-            .timeout_per_read(Some(PIECE_LIMIT))
+            .timeout_per_read(limit)
             .build();
         let mut body = self
             .checked(request.call(), Effect::None)?

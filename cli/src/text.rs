@@ -165,6 +165,21 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
+/// What a program printed, with everything written as escapes that a terminal would obey or that
+/// would show text in another order than it has. Tabs stay.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if reorders || c.is_control() && c != '\t' {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// Columns that the widest line of a text takes on a terminal.
 fn columns_of(text: &str) -> usize {
     text.split('\n')

@@ -256,17 +256,30 @@ fn what_is_not_there_is_told_with_what_to_do() {
 }
 
 #[test]
-fn which_output_is_meant_must_be_said_where_there_are_several() {
+fn an_output_that_is_not_there_is_refused_for_each_shard_that_is_meant() {
     let house = House::new();
     house.apply("a.yaml", &manifest("demo/a", YEARLY, 2, ECHO));
-    house.matins(&["run", "demo/a", "--reason", "x"]).done();
     house
-        .matins(&["logs", "run-1"])
-        .refused_with_remedy(2, &["2 shards", "--shard, from 0 to 1"]);
-    let said = house.matins(&["logs", "run-1", "--token", "token-99"]);
-    said.refused_with_remedy(2, &["token-99 is no attempt"]);
-    let said = house.matins(&["logs", "run-1", "--shard", "0"]);
-    said.refused_with_remedy(1, &["shard 0"]);
+        .matins(&["logs", "demo/a"])
+        .refused_with_remedy(1, &["it has none"]);
+    house.matins(&["run", "demo/a", "--reason", "x"]).done();
+    let said = house.matins(&["logs", "demo/a"]);
+    assert!(
+        said.stderr.contains("shard 0") && said.stderr.contains("shard 1"),
+        "{said:?}"
+    );
+    for (arguments, status, words) in [
+        (&["--token", "token-99"][..], 2, "token-99 is no attempt"),
+        (&["--attempt", "3"], 2, "there is no attempt 3"),
+        (&["--shard", "7"], 2, "it has no shard 7"),
+        (&["--shard", "0"], 1, "shard 0"),
+        (&["--shard", "0", "--since", "yesterday"], 2, "--since"),
+    ] {
+        let arguments = [&["logs", "run-1"], arguments].concat();
+        let said = house.matins(&arguments);
+        assert_eq!(said.status, status, "{said:?}");
+        assert!(said.stderr.contains(words), "{said:?}");
+    }
 }
 
 #[test]

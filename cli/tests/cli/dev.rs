@@ -128,6 +128,31 @@ fn from_nothing_to_a_run_that_succeeded_and_through_the_death_of_any_part() {
         .matins(&["logs", &at, "--shard", "0", "--data", "data"])
         .done();
     assert_eq!(by_time, "shard 0 of 2\n");
+    let logs = |more: &[&str]| {
+        let arguments = [&["logs", id, "--data", "data"], more].concat();
+        house.place.matins(&arguments).done()
+    };
+    let all = "shard 0 | shard 0 of 2\nshard 1 | shard 1 of 2\n";
+    assert_eq!(logs(&[]), all);
+    let followed = logs(&["--follow"]);
+    let mut lines: Vec<&str> = followed.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.join("\n") + "\n", all);
+    assert_eq!(logs(&["--stream", "stderr"]), "");
+    assert_eq!(logs(&["--tail", "0"]), "");
+    assert_eq!(logs(&["--since", "2100-01-01T00:00:00Z"]), "");
+    let stamped = logs(&["--timestamps", "--shard", "1", "--attempt", "1"]);
+    assert!(
+        stamped.starts_with("20") && stamped.ends_with("Z shard 1 of 2\n"),
+        "{stamped}"
+    );
+    let json = logs(&["--output", "json", "--shard", "1"]);
+    let line: serde_json::Value = serde_json::from_str(json.trim_end()).unwrap();
+    assert_eq!(line["content"], "shard 1 of 2");
+    assert_eq!(
+        (&line["job"], &line["run_id"]),
+        (&"demo/hello".into(), &serde_json::Value::Null)
+    );
 
     let parts: Vec<String> = house.children().into_keys().collect();
     assert_eq!(
