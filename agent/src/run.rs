@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId};
+use agent_core::agent::{Action, Config, ConnectionId, DiskFull};
 use protocol::message::{
     AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, SLOTS_MAX,
 };
 use protocol::supervisor::{Event, Request, Table};
-use protocol::{Rules, SessionId, Token};
+use protocol::{DurationMs, Rules, SessionId, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
@@ -27,6 +27,7 @@ use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
 use crate::backoff::Backoff;
 use crate::clock;
 use crate::output::Tails;
+use crate::output::keeping::{self, Bounds};
 use crate::{coordinator_link, supervisor, supervisor_link};
 
 /// Programs without a path are looked for here.
@@ -65,6 +66,11 @@ pub struct Options {
     pub slots: u32,
     /// Of one attempt's output at most so much is kept: the first and the last.
     pub output_bytes_max: u64,
+    /// Output of ended attempts is kept so long.
+    pub output_age: DurationMs,
+    /// All output on this host takes at most so much; `None`: 5 GiB, or a tenth of the disk if
+    /// that is less.
+    pub output_bytes_total: Option<u64>,
 }
 
 /// Why an agent could not start, or could not go on.
@@ -115,6 +121,8 @@ pub(crate) enum Input {
         token: Token,
         tail: String,
     },
+    /// The disk with the output is full, or is so no longer.
+    Disk(Option<DiskFull>),
 }
 
 /// Runs an agent until SIGTERM or SIGINT, and leaves its attempts to the supervisor. Needs a
@@ -163,6 +171,8 @@ impl Shell {
             data_directory,
             slots,
             output_bytes_max,
+            output_age,
+            output_bytes_total,
         } = options;
         if !(1..=SLOTS_MAX).contains(&slots) {
             return Err(Error::Slots { slots });
@@ -186,6 +196,12 @@ impl Shell {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let socket = supervisor::socket_path(&supervisor_directory);
         tokio::spawn(supervisor_link::run(socket, sender.clone()));
+        let bounds = Bounds {
+            age: output_age,
+            total_bytes: output_bytes_total,
+        };
+        let kept = PathBuf::from(&output_directory);
+        tokio::spawn(keeping::run(kept, bounds, sender.clone()));
         let config = Config {
             incarnation: Incarnation(incarnation),
             slots,
@@ -335,6 +351,7 @@ impl Shell {
                 self.core.handle_disconnected(id, now);
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
+            Input::Disk(full) => self.core.handle_disk(full, now),
         }
     }
 

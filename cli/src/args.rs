@@ -472,6 +472,13 @@ pub(crate) struct RunAgent {
     /// How much of one attempt's output is kept: the first and the last of it
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
     pub(crate) output_per_attempt: u64,
+    /// How long the output of ended attempts is kept
+    #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "7d")]
+    pub(crate) output_age: DurationMs,
+    /// How much output is kept in all [default: 5GiB, or a tenth of the disk if
+    /// that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) output_total: Option<u64>,
 }
 
 #[derive(Args, Debug)]

@@ -49,6 +49,8 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         data_directory: options.data,
         slots: options.slots,
         output_bytes_max: options.output_per_attempt,
+        output_age: options.output_age,
+        output_bytes_total: options.output_total,
     };
     block_on(&what, agent::run(options))
 }

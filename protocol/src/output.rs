@@ -34,15 +34,19 @@ const STAMP_BYTES: usize = 27;
 pub struct Stamp([u8; STAMP_BYTES]);
 
 impl Stamp {
-    /// `micros` after 1970-01-01T00:00:00Z. Years that four digits cannot write show as 1970.
+    /// `micros` after 1970-01-01T00:00:00Z. What four digits of a year cannot write is the first
+    /// or the last instant that they can.
     pub fn from_micros(micros: i64) -> Stamp {
         let text = |micros| {
             let time = DateTime::<Utc>::from_timestamp_micros(micros)?;
             let text = time.to_rfc3339_opts(SecondsFormat::Micros, true);
             text.as_bytes().try_into().ok()
         };
-        let epoch = || *b"1970-01-01T00:00:00.000000Z";
-        Stamp(text(micros).unwrap_or_else(epoch))
+        let (first, last) = (
+            *b"0000-01-01T00:00:00.000000Z",
+            *b"9999-12-31T23:59:59.999999Z",
+        );
+        Stamp(text(micros).unwrap_or(if micros < 0 { first } else { last }))
     }
 
     pub fn from_wall(at: WallMs) -> Stamp {
@@ -312,7 +316,8 @@ mod tests {
             Stamp::from_wall(WallMs(1_500)).as_str(),
             "1970-01-01T00:00:01.500000Z"
         );
-        assert_eq!(Stamp::from_micros(i64::MAX), Stamp::from_micros(0));
+        let all = [i64::MIN, -1, 0, i64::MAX].map(Stamp::from_micros);
+        assert!(all.is_sorted(), "{all:?}");
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod session;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
 use protocol::lease::{self, agent_deadline};
@@ -67,6 +68,26 @@ pub struct Config {
 /// alone, so that an agent that was restarted finds it again.
 pub fn output_directory(of_all: &str, token: Token) -> String {
     format!("{of_all}/{}", token.0)
+}
+
+/// What is left of the disk with the output is too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFull {
+    pub free_bytes: u64,
+    /// Least that must be free for a start.
+    pub floor_bytes: u64,
+}
+
+impl fmt::Display for DiskFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes / (1 << 20);
+        write!(
+            f,
+            "the disk is full: {} MiB are free where output is kept, less than {} MiB",
+            mib(self.free_bytes),
+            mib(self.floor_bytes)
+        )
+    }
 }
 
 /// One connection to a coordinator, numbered by the shell; a later one has a higher number.
@@ -141,6 +162,7 @@ pub struct Agent {
     /// Asked for the nonce while the newest connection is still waiting for its own.
     nonce_asked_by: Option<ConnectionId>,
     stopping: bool,
+    disk_full: Option<DiskFull>,
     actions: VecDeque<Action>,
 }
 
@@ -210,6 +232,7 @@ impl Agent {
             nonce: None,
             nonce_asked_by: None,
             stopping: false,
+            disk_full: None,
             actions: VecDeque::new(),
         }
     }
@@ -316,6 +339,12 @@ impl Agent {
                 self.hold_ended(token, end, output);
             }
         }
+    }
+
+    /// The disk with the output is full, or is so no longer. What runs goes on.
+    pub fn handle_disk(&mut self, full: Option<DiskFull>, now: Now) {
+        self.enforce_deadlines(now.boot);
+        self.disk_full = full;
     }
 
     /// The end of an attempt's output, as asked for by [`Action::ReadTail`]; more than

@@ -4,6 +4,7 @@
 //! The supervisor's log writer writes; [`protocol::output`] is the form, [`layout`] the place. All
 //! is read on threads of their own: a disk that hangs must cost a tail, not a heartbeat.
 
+pub(crate) mod keeping;
 pub(crate) mod layout;
 mod reader;
 mod serve;

@@ -10,7 +10,7 @@ use protocol::message::{
     AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Nonce,
     Receipt,
 };
-use protocol::output::{Record, Wanted};
+use protocol::output::{HEADER_BYTES, Mark, Record, Stream, Wanted};
 use protocol::{DurationMs, Epoch, ExecutionId, RunId, SessionId, Token, WallMs};
 use tokio::io::AsyncReadExt;
 use transport::ca::{self, Validity};
@@ -405,4 +405,72 @@ async fn garbage_from_the_coordinator_costs_a_connection_and_no_attempt() {
         assert_eq!(attach.attempts, [Token(10)]);
         conversation = next;
     }
+}
+
+/// What a follower gets of an output that turns over while it is read: all of it in its order,
+/// and the word of what it was too slow for.
+#[tokio::test]
+async fn a_follower_reads_on_while_files_turn_over_and_knows_what_it_missed() {
+    let home = Home::new();
+    let listener = listen(&home);
+    let _supervisor = home.start();
+    let _agent = home.start_agent(&listener.local_addr().to_string());
+    let (mut conversation, _) = Conversation::begin(&listener, 1).await;
+    let script = "echo first; while ! [ -e go ]; do sleep 0.02; done; \
+                  yes 'a line like any other' | head -c 20000000; echo; echo last";
+    conversation.starts(10, script).await;
+    conversation.hears_started(10).await;
+    wait_for("the output", || home.output_of(10).contains("first"));
+    let followed = Wanted {
+        follow: true,
+        ..wanted(10)
+    };
+    let (_sender, mut receiver) = conversation.ask_for(followed).await.unwrap();
+    let mut records = vec![0; HEADER_BYTES + "first\n".len()];
+    receiver.read_exact(&mut records).await.unwrap();
+    std::fs::write(home.directory().join("work/10/go"), "").unwrap();
+    let rest = tokio::time::timeout(PATIENCE, receiver.read_to_end(&mut records));
+    rest.await.unwrap().unwrap();
+    let lines = records.split(|&byte| byte == b'\n');
+    let (mut got, mut missed, mut content) = (0, 0, Vec::new());
+    for record in lines.filter_map(Record::parse) {
+        content = record.raw().concat();
+        got += content.len() as u64;
+        if let (Stream::Matins, Mark::Dropped(amount, _)) =
+            (record.stream, Mark::parse(record.content))
+        {
+            missed += amount.bytes;
+        }
+    }
+    assert_eq!(content, b"last\n");
+    assert_eq!(got + missed, 20_000_000 + "first\n\nlast\n".len() as u64);
+    assert!(missed > 0);
+
+    // Parts of it, once it is over.
+    let lines = |records: Vec<u8>| {
+        let lines = records.split(|&byte| byte == b'\n');
+        let raw = lines
+            .filter_map(Record::parse)
+            .map(|record| record.raw().concat());
+        String::from_utf8(raw.collect::<Vec<_>>().concat()).unwrap()
+    };
+    let tail = Wanted {
+        tail: Some(2),
+        ..wanted(10)
+    };
+    let tail = lines(conversation.records(tail).await.unwrap());
+    assert!(
+        tail.ends_with("\nlast\n") && tail.lines().count() == 2,
+        "{tail}"
+    );
+    let stderr = Wanted {
+        stream: Some(Stream::Stderr),
+        ..wanted(10)
+    };
+    assert_eq!(lines(conversation.records(stderr).await.unwrap()), "");
+    let late = Wanted {
+        since: Some(WallMs(i64::MAX / 1000)),
+        ..wanted(10)
+    };
+    assert!(conversation.records(late).await.unwrap().is_empty());
 }

@@ -55,6 +55,8 @@ pub(crate) fn become_what_was_asked_for() {
             data_directory: home.clone(),
             slots: 4,
             output_bytes_max: OUTPUT_BYTES_MAX,
+            output_age: DurationMs::from_secs(3600),
+            output_bytes_total: None,
         };
         tokio::runtime::Builder::new_current_thread()
             .enable_all()

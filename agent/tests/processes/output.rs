@@ -133,11 +133,7 @@ fn a_descriptor_given_to_a_stranger_does_not_hold_the_run_open() {
     let home = Home::new();
     let _supervisor = home.start();
     let mut agent = home.connect();
-    agent.send(&launch_shell(
-        &home,
-        1,
-        "echo pid=$$; exec sleep 1000",
-    ));
+    agent.send(&launch_shell(&home, 1, "echo pid=$$; exec sleep 1000"));
     wait_for("the attempt", || home.output_of(1).contains("pid="));
     let pid = home.pid_in_output(1);
     let mut escaped = OpenOptions::new()

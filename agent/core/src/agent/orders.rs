@@ -239,6 +239,9 @@ impl Agent {
         if self.finished.may_have_held(token) {
             return Err(StartRefusal::Replayed);
         }
+        if let Some(full) = self.disk_full {
+            return Err(StartRefusal::DiskFull(full));
+        }
         let slots = self.config.slots;
         if self.attempts.len() >= slots as usize {
             return Err(StartRefusal::NoSlot { slots });

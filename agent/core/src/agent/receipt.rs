@@ -1,5 +1,6 @@
 //! How an attempt ended, in the ledger's words.
 
+use super::DiskFull;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::supervisor::{End, KillCause, SpawnFault};
 use protocol::{DurationMs, WallMs};
@@ -19,6 +20,8 @@ pub enum StartRefusal {
     NoSlot { slots: u32 },
     #[error("{held} attempts wait for their receipts to be acknowledged")]
     ReceiptsPileUp { held: usize },
+    #[error("{0}")]
+    DiskFull(DiskFull),
     #[error("the agent was told to stop")]
     Stopping,
     #[error("the supervisor is away")]

@@ -316,6 +316,11 @@ fn an_attach_needs_a_connection_and_the_supervisors_table() {
     assert_eq!(receipts(host.actions()), [(4, Succeeded)]);
 }
 
+const FULL: DiskFull = DiskFull {
+    free_bytes: 1 << 20,
+    floor_bytes: 256 << 20,
+};
+
 #[test]
 fn starts_and_what_refuses_them() {
     struct Row {
@@ -366,6 +371,23 @@ fn starts_and_what_refuses_them() {
             start(10, 0),
             false,
             true,
+        ),
+        row(
+            "disk full",
+            |h| h.agent.handle_disk(Some(FULL), h.now()),
+            start(10, 0),
+            false,
+            true,
+        ),
+        row(
+            "disk full no longer",
+            |h| {
+                h.agent.handle_disk(Some(FULL), h.now());
+                h.agent.handle_disk(None, h.now());
+            },
+            start(10, 0),
+            true,
+            false,
         ),
         row(
             "already running",
