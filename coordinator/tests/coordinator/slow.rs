@@ -13,10 +13,23 @@ use crate::house::{House, PATIENCE};
 /// More than the API serves at a time.
 const SLOW: usize = 600;
 
-/// Sends a byte of a request's head now and then to each stream, until told to stop.
-fn trickle(mut streams: Vec<TcpStream>, stop: &mpsc::Receiver<()>) -> Vec<TcpStream> {
-    let head = b"GET /api/v1/jobs HTTP/1.1\r\nx-slow: ";
-    for byte in head.iter().chain(std::iter::repeat(&b'x')) {
+/// Sends a byte of a request's head, or of its body, to each stream now and then, until told to
+/// stop.
+fn trickle(mut streams: Vec<TcpStream>, token: &str, stop: &mpsc::Receiver<()>) -> Vec<TcpStream> {
+    let head = format!(
+        "PUT /api/v1/jobs/t/a HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: 100000\r\n\r\n"
+    );
+    let (slow_heads, slow_bodies) = streams.split_at_mut(SLOW / 2);
+    for stream in slow_bodies {
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    for stream in slow_heads {
+        stream
+            .write_all(b"GET /api/v1/jobs HTTP/1.1\r\nx-slow: ")
+            .unwrap();
+    }
+    for byte in std::iter::repeat(&b'x') {
         for stream in &mut streams {
             // Who was given up is written to in vain.
             let _ = stream.write_all(&[*byte]);
@@ -37,7 +50,8 @@ fn six_hundred_slow_clients_do_not_keep_everybody_else_out() {
     let connect = |_| TcpStream::connect(address).unwrap();
     let streams: Vec<TcpStream> = (0..SLOW).map(connect).collect();
     let (stop, stopped) = mpsc::channel();
-    let trickling = thread::spawn(move || trickle(streams, &stopped));
+    let token = coordinator.token.clone();
+    let trickling = thread::spawn(move || trickle(streams, &token, &stopped));
     let jobs: Vec<Job> = coordinator.get("/api/v1/jobs");
     assert_eq!(jobs, []);
     stop.send(()).unwrap();
