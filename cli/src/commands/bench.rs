@@ -171,7 +171,7 @@ mod tests {
     fn what_is_measured_is_in_order() {
         for (n, (dialect, cron, timezone)) in SCHEDULES.into_iter().enumerate() {
             let schedule = schedule(dialect, cron, timezone);
-            let read = parse_manifests("bench", &manifest(n)).unwrap();
+            let read = parse_manifests("bench", manifest(n)).unwrap();
             assert_eq!(read[0].schedule(), &schedule);
         }
     }

@@ -25,6 +25,7 @@ print(json.dumps(answers))
 "#;
 
 /// What the schema says of the files, or nothing where this machine has no validator.
+#[allow(clippy::print_stdout)] // on behalf of a test, which may
 fn validate(place: &Place, files: &[PathBuf]) -> Option<Value> {
     let schema = place.matins(&["schema"]).done();
     place.write("schema.json", &schema);
