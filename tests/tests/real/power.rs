@@ -61,9 +61,12 @@ impl Trial {
     }
 
     fn boot(&mut self) -> Result<()> {
+        let before = self.site.attaches(1)?;
         self.site.start_supervisor(1)?;
         self.site.start_agent(1)?;
-        self.site.wait_for_agents(2)
+        self.site.wait_for("the host to attach again", |site| {
+            Ok(site.attaches(1)? > before)
+        })
     }
 
     fn end(mut self) -> Result<()> {

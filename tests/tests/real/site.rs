@@ -123,6 +123,14 @@ impl Site {
         })
     }
 
+    /// How often this agent has attached, by its own log. The coordinator believes in a host for
+    /// a while after its death.
+    pub(crate) fn attaches(&self, n: u32) -> Result<usize> {
+        let log = fs::read_to_string(self.path(&format!("{}.log", agent_name(n))))?;
+        let attached = log.lines().filter(|line| line.contains(": attached "));
+        Ok(attached.count())
+    }
+
     pub(crate) fn start_coordinator(&mut self) -> Result<()> {
         // What an earlier one left says nothing about this one.
         let _ = fs::remove_file(self.api_file());
