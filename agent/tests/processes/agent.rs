@@ -121,6 +121,24 @@ impl Conversation {
         }
     }
 
+    /// The next beats of a session in which attempt 10 runs, each acknowledged. One that came too
+    /// late would find its attempt killed, and a receipt in its place.
+    async fn hears_beats_in_time(&mut self, count: u64) {
+        for expected in 1..=count {
+            let AgentMessage::Heartbeat(beat) = self.hears().await else {
+                panic!("a beat comes next");
+            };
+            let attempts = &beat.attempts[..];
+            assert_eq!((beat.beat, attempts), (expected, &[Token(10)][..]));
+            self.says(CoordinatorBody::HeartbeatAck {
+                session: self.session,
+                beat: beat.beat,
+                live: vec![Token(10)],
+            })
+            .await;
+        }
+    }
+
     async fn hears_receipt(&mut self) -> Receipt {
         loop {
             match self.hears().await {
@@ -351,23 +369,37 @@ async fn beats_are_on_time_while_attempts_use_every_processor() {
     work.takeover = DurationMs::from_secs(15);
     conversation.starts_work(10, work).await;
     conversation.hears_started(10).await;
-    // One that came too late would find its attempt killed, and a receipt in its place.
-    for expected in 1..=3 {
-        let AgentMessage::Heartbeat(beat) = conversation.hears().await else {
-            panic!("a beat comes next");
+    conversation.hears_beats_in_time(3).await;
+}
+
+/// Two dozen people follow a job that prints as fast as it can. Their streams give way.
+#[tokio::test]
+async fn beats_are_on_time_while_as_many_follow_an_output_as_may() {
+    let home = Home::new();
+    let listener = listen(&home);
+    let _supervisor = home.start();
+    let _agent = home.start_agent(&listener.local_addr().to_string());
+    let (mut conversation, _) = Conversation::begin(&listener, 1).await;
+    let mut work = work("exec yes 'a line like any other'");
+    work.takeover = DurationMs::from_secs(15);
+    conversation.starts_work(10, work).await;
+    conversation.hears_started(10).await;
+    wait_for("the output", || !home.records_of(10).is_empty());
+    let mut followers = tokio::task::JoinSet::new();
+    for _ in 0..24 {
+        let followed = Wanted {
+            follow: true,
+            ..wanted(10)
         };
-        assert_eq!(
-            (beat.beat, &beat.attempts[..]),
-            (expected, &[Token(10)][..])
-        );
-        conversation
-            .says(CoordinatorBody::HeartbeatAck {
-                session: SessionId(1),
-                beat: beat.beat,
-                live: vec![Token(10)],
-            })
-            .await;
+        let (sender, mut receiver) = conversation.ask_for(followed).await.unwrap();
+        followers.spawn(async move {
+            let read = tokio::io::copy(&mut receiver, &mut tokio::io::sink()).await;
+            drop(sender);
+            read
+        });
     }
+    conversation.hears_beats_in_time(3).await;
+    assert!(followers.try_join_next().is_none(), "they read on");
 }
 
 /// A coordinator that sends what is no message loses its connection; the agent says why, comes back,
