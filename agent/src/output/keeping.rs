@@ -83,9 +83,10 @@ pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender
         match looked.map_err(io::Error::other).and_then(|kept| kept) {
             Ok(full) => {
                 if full.is_some() != told.is_some() {
-                    match full {
-                        Some(full) => tracing::error!(%full, "nothing is started: disk full"),
-                        None => tracing::info!("the disk has room again"),
+                    if let Some(full) = full {
+                        tracing::error!(%full, "nothing is started: disk full");
+                    } else {
+                        tracing::info!("the disk has room again");
                     }
                     told = full;
                     if inputs.send(Input::Disk(full)).await.is_err() {
