@@ -35,6 +35,8 @@ const TICK_MS: i64 = 10;
 pub(super) struct Trees {
     proc: PathBuf,
     mains: BTreeMap<Token, Main>,
+    /// Whose main process has, or had, this pid, which is also the number of its session.
+    by_pid: BTreeMap<i32, Token>,
     /// Processes that the supervisor has forked for itself.
     own: BTreeSet<i32>,
     pub(super) sightings: Sightings,
@@ -62,6 +64,7 @@ impl Trees {
         Trees {
             proc,
             mains: BTreeMap::new(),
+            by_pid: BTreeMap::new(),
             own: BTreeSet::new(),
             sightings,
         }
@@ -71,6 +74,7 @@ impl Trees {
     pub(super) fn insert(&mut self, token: Token, pid: i32, forked_at: BootMs) {
         let started = u64::try_from(forked_at.0 / TICK_MS).unwrap_or(0);
         let alive = true;
+        self.by_pid.insert(pid, token);
         self.mains.insert(
             token,
             Main {
@@ -90,17 +94,19 @@ impl Trees {
     pub(super) fn reaped(&mut self, pid: i32) -> Option<Token> {
         self.own.remove(&pid);
         self.sightings.forget(pid);
-        let (&token, main) = self
-            .mains
-            .iter_mut()
-            .find(|(_, main)| main.alive && main.pid == pid)?;
+        let token = *self.by_pid.get(&pid)?;
+        let main = self.mains.get_mut(&token).filter(|main| main.alive)?;
         main.alive = false;
         Some(token)
     }
 
     /// The attempt has ended.
     pub(super) fn remove(&mut self, token: Token) {
-        self.mains.remove(&token);
+        if let Some(main) = self.mains.remove(&token)
+            && self.by_pid.get(&main.pid) == Some(&token)
+        {
+            self.by_pid.remove(&main.pid);
+        }
     }
 
     /// How many processes of this attempt's tree are alive; `None` while that is not known.
@@ -154,8 +160,7 @@ impl Trees {
             tree.roots.insert(main.pid);
         }
         for child in read_own_children(&self.proc)? {
-            let is_main = |main: &Main| main.alive && main.pid == child;
-            if self.own.contains(&child) || self.mains.values().any(is_main) {
+            if self.own.contains(&child) || self.is_main(child) {
                 continue;
             }
             match self.belongs(child, token, cgroups) {
@@ -179,6 +184,12 @@ impl Trees {
         Ok(tree)
     }
 
+    fn is_main(&self, child: i32) -> bool {
+        let token = self.by_pid.get(&child);
+        let main = token.and_then(|token| self.mains.get(token));
+        main.is_some_and(|main| main.alive)
+    }
+
     /// Whether this child of ours, which is no main process, may be of this attempt.
     fn belongs(&mut self, child: i32, token: Token, cgroups: &Cgroups) -> Option<bool> {
         if let Some(owner) = cgroups.owner(child) {
@@ -190,8 +201,7 @@ impl Trees {
             return Some(!main.alive);
         };
         // A session's number is not given out again while anybody is in it.
-        let of_session = |(_, main): &(&Token, &Main)| main.pid == process.session;
-        if let Some((&owner, _)) = self.mains.iter().find(of_session) {
+        if let Some(&owner) = self.by_pid.get(&process.session) {
             return Some(owner == token);
         }
         match self.sightings.of(process)? {
