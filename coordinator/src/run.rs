@@ -279,6 +279,7 @@ struct Doors {
     agents_task: JoinHandle<()>,
     api_task: JoinHandle<io::Result<()>>,
     close_api: watch::Sender<bool>,
+    outputs: OpenOutputs,
 }
 
 impl Doors {
@@ -289,6 +290,7 @@ impl Doors {
             api.engine.clone(),
             Arc::clone(&api.roster),
         );
+        let outputs = api.outputs.clone();
         let (close_api, mut closing) = watch::channel(false);
         let closed = async move {
             // The sender's end counts as well.
@@ -299,12 +301,14 @@ impl Doors {
             agents_task: tokio::spawn(welcome),
             api_task: tokio::spawn(api::serve(ApiListener::new(listener), api, closed)),
             close_api,
+            outputs,
         }
     }
 
     /// Takes no new request; with `patience`, waits for those under way.
     async fn close_api(&mut self, patience: bool) {
         self.close_api.send_replace(true);
+        self.outputs.close();
         if patience && timeout(FAREWELL_LIMIT, &mut self.api_task).await.is_err() {
             tracing::warn!("requests were still under way; their connections are cut");
         }

@@ -126,7 +126,7 @@ pub(super) async fn log(
                 stream,
                 follow: query.follow,
                 former: Former::new(query.format, source),
-                _place: place,
+                place,
             };
             Ok(respond(attempt.token, query.format, passage))
         }
@@ -234,7 +234,7 @@ struct Passage {
     stream: BulkStream,
     follow: bool,
     former: Former,
-    _place: OpenOutput,
+    place: OpenOutput,
 }
 
 impl Passage {
@@ -242,11 +242,16 @@ impl Passage {
         // The other half is held: dropped, it tells the agent that nobody reads any more.
         let (_sender, receiver) = &mut self.stream;
         let mut records = vec![0; PIECE_BYTES];
+        let closing = self.place.closing();
+        tokio::pin!(closing);
         loop {
             let limit = (!self.follow).then_some(PIECE_LIMIT);
             let read = tokio::select! {
                 read = within(limit, receiver.read(&mut records)) => read??,
                 () = pieces.closed() => return Ok(()),
+                () = &mut closing, if self.follow => {
+                    return Err(io::Error::other("the coordinator stops"));
+                }
             };
             if read == 0 {
                 let whole = self.former.is_between_records();
