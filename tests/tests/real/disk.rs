@@ -12,7 +12,7 @@ use protocol::attempt::AttemptOutcome;
 use crate::chance::{chance, seed};
 use crate::grounds::{Grounds, Namespaces, possible};
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
-use crate::writers::{Writer, tokens_of};
+use crate::writers::Writer;
 
 /// Files of both hosts are deleted at random moments while they work; now and then the process
 /// whose files they were is killed with them.
@@ -178,17 +178,19 @@ fn a_host_with_a_full_disk_takes_nothing_and_loses_nothing() -> Result<()> {
     for directory in &directories {
         make_room(&disk, directory)?;
     }
+    // It looks at its disk now and then, and is given work again.
     let after = Writer {
-        shards: 8,
-        seconds: 2.0,
+        schedule: "@every 3s",
+        seconds: 0.5,
         ..Writer::of("disk/after")
     };
-    after.run(&mut site)?;
-    ensure!(
-        !tokens_of(&site, &agent_name(1))?.is_empty(),
-        "it has room and no work"
-    );
-    site.wait_until_succeeded(PATIENCE)?;
+    after.apply(&site)?;
+    site.wait_for("the host with room again to do a shard", |site| {
+        let evidence = site.evidence()?;
+        let mut done = evidence.attempts().filter(|(p, _)| p.job == after.name);
+        let succeeded = Some(AttemptOutcome::Succeeded);
+        Ok(done.any(|(_, a)| on_first(a) && a.outcome == succeeded))
+    })?;
     site.evidence()?.check_without_overlap()?;
     site.close()
 }
