@@ -314,6 +314,19 @@ fn what_cannot_be_killed_is_not_told_as_dead_and_holds_up_nobody() {
             is_fork(child) && stat.contains(") D ")
         })
     });
+    let others = [1, 3].map(|token| home.pid_in_output(token).to_string());
+    wait_for("what prepares itself to hang", || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", supervisor.pid())).unwrap();
+        let children = tasks
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children = children.collect::<Vec<_>>().concat();
+        let mut pids = children.split_whitespace();
+        pids.any(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+            !others.contains(&pid.to_owned()) && stat.is_ok_and(|stat| stat.contains(") D "))
+        })
+    });
     agent.cancel(1);
     agent.cancel(2);
     // While they are killed in vain, others start and end.
