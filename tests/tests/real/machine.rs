@@ -48,7 +48,8 @@ impl Machine {
             .arg(at("root")))?;
         let machine = Machine {
             n,
-            cgroup: cgroup_root()?.join(format!("matins-host-{}-{n}", std::process::id())),
+            // Drawn at random, and so not that of another test's machine.
+            cgroup: cgroup_root()?.join(name_of(directory.path())),
             directory,
             nspawn: None,
         };
@@ -97,7 +98,7 @@ impl Machine {
             .arg(&self.cgroup)
             .args(["--quiet", "--register=no", "--keep-unit", "--console=pipe"])
             .arg("--kill-signal=SIGRTMIN+3")
-            .arg(format!("--machine=host-{}-{}", std::process::id(), self.n))
+            .arg(format!("--machine={}", name_of(self.directory.path())))
             .arg(format!("--directory={}", self.root().display()))
             .arg(format!(
                 "--bind-ro={}:/usr/local/bin/matins",
@@ -176,6 +177,11 @@ impl Drop for Machine {
         }
         let _ = run(Command::new("umount").arg(self.root()));
     }
+}
+
+fn name_of(directory: &Path) -> String {
+    let name = directory.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn remove_cgroups(path: &Path) -> Result<()> {
