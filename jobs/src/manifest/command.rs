@@ -60,7 +60,7 @@ pub(super) fn command(cell: Cell, problems: &mut Problems) -> Option<Vec<Argumen
 fn argument(item: Cell, is_program: bool, problems: &mut Problems) -> Option<Argument> {
     if item.node.is_blank() {
         item.refuse(
-            "has no value",
+            item.node.blank_reason(),
             "write `\"\"` for an empty argument, or delete it",
             problems,
         );

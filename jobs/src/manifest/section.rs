@@ -219,7 +219,7 @@ impl<'a> Section<'a> {
             Value::Map(entries) => Some(Section::fill(form, name, node.at, entries, problems)),
             Value::Refused => None,
             _ if node.is_blank() => {
-                self.blank(field, node.at, problems);
+                self.blank(field, node, problems);
                 None
             }
             other => {
@@ -267,18 +267,18 @@ impl<'a> Section<'a> {
             return None;
         }
         if node.is_blank() {
-            self.blank(field, node.at, problems);
+            self.blank(field, node, problems);
             return None;
         }
         reader(self.cell(field, node), problems)
     }
 
-    fn blank(&self, field: &'static Field, at: Place, problems: &mut Problems) {
+    fn blank(&self, field: &'static Field, node: &Node, problems: &mut Problems) {
         let remedy = match field.left_out {
             LeftOut::Demanded { write, why } => format!("write {write}: {why}"),
             _ => "write one, or leave the field out".to_owned(),
         };
-        problems.push(at, self.path(field.name), "has no value", remedy);
+        problems.push(node.at, self.path(field.name), node.blank_reason(), remedy);
     }
 
     fn path<'p>(&self, field: &'p str) -> Path<'p> {

@@ -10,7 +10,8 @@ use std::borrow::Cow;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
 use super::problem::{Place, Problems};
-use super::source::Document;
+use super::quoting::without_comment;
+use super::source::{self, Document};
 use super::syntax::{self, About};
 use crate::shown::shown;
 
@@ -45,6 +46,8 @@ pub(super) enum Style {
     Plain,
     /// Without quotes, in several lines, which YAML joins with blanks.
     PlainLines,
+    /// Nothing but a comment where the value would stand; the text is empty.
+    Comment,
     /// In quotes: text for certain.
     Quoted,
     /// In lines of its own below `|` or `>`: text for certain.
@@ -64,7 +67,35 @@ impl Node {
         let Value::Scalar { text, style } = &self.value else {
             return false;
         };
-        *style == Style::Plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+        match style {
+            Style::Comment => true,
+            Style::Plain => matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"),
+            _ => false,
+        }
+    }
+
+    /// Notes that in its line a comment stands where a value would, behind `:` or `-`.
+    fn see_comment(&mut self, line: &str) {
+        if let Value::Scalar { text, style } = &mut self.value
+            && text.is_empty()
+            && *style == Style::Plain
+        {
+            let before = without_comment(line);
+            if before != line.trim_end() && before.ends_with([':', '-']) {
+                *style = Style::Comment;
+            }
+        }
+    }
+
+    /// What is wrong with a blank value where one must be.
+    pub(super) fn blank_reason(&self) -> &'static str {
+        match &self.value {
+            Value::Scalar {
+                style: Style::Comment,
+                ..
+            } => "has no value, for what follows ` #` is a comment, unless it is in quotes",
+            _ => "has no value",
+        }
     }
 }
 
@@ -172,10 +203,14 @@ impl Tree<'_> {
     }
 
     fn read(&mut self, text: &str) -> Result<(), ScanError> {
+        let mut lines = (1..).zip(source::lines(text)).peekable();
         for event in Parser::new_from_str(text) {
             let (event, span) = event?;
             let at = self.places.of_marker(&span.start);
-            if let Some(node) = self.handle(event, &span, at) {
+            while lines.next_if(|(n, _)| *n < span.start.line()).is_some() {}
+            let line = lines.peek().map_or("", |&(_, line)| line);
+            if let Some(mut node) = self.handle(event, &span, at) {
+                node.see_comment(line);
                 self.attach(node);
             }
             if self.open.len() > DEPTH_MAX {

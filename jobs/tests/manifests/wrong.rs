@@ -42,6 +42,10 @@ fn one_field_wrong() {
             "10:6: owner: has no value; write `owner: <team or person>`: somebody must answer when a run needs a person",
         ),
         (
+            "owner: #finance",
+            "10:6: owner: has no value, for what follows ` #` is a comment, unless it is in quotes; write `owner: <team or person>`: somebody must answer when a run needs a person",
+        ),
+        (
             "owner: yes",
             "10:8: owner: `yes` is not text to every reader of YAML; put it in quotes, \"yes\"",
         ),

@@ -211,6 +211,10 @@ fn lines_of_text_come_to_a_program_as_meant_or_not_at_all() {
             "    - /bin/x\n    -\n    - a",
             "job.yaml:13:6: run.exec[1]: has no value; write `\"\"` for an empty argument, or delete it",
         ),
+        (
+            "    - /bin/x\n    - #5\n    - a",
+            "job.yaml:13:9: run.exec[1]: has no value, for what follows ` #` is a comment, unless it is in quotes; write `\"\"` for an empty argument, or delete it",
+        ),
     ] {
         assert_eq!(refused(exec(items)), [expected], "{items}");
     }
