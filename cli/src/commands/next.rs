@@ -26,9 +26,9 @@ pub(crate) fn next(options: &Next) -> Result<(), Failure> {
     let after = options.after.unwrap_or_else(now);
     let asked = match &options.what {
         None => of_files(options, after)?,
-        Some(what) => vec![match what.parse::<JobName>() {
-            Ok(job) => of_job(options, &job, after)?,
-            Err(_) => of_expression(options, what, after)?,
+        Some(what) => vec![match job_name(what) {
+            Some(job) => of_job(options, &job, after)?,
+            None => of_expression(options, what, after)?,
         }],
     };
     match options.output {
@@ -41,6 +41,13 @@ pub(crate) fn next(options: &Next) -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// The job meant. `5/15` could be one's name, but is a field whose writer left out the others:
+/// what has no letter is never a job here.
+fn job_name(what: &str) -> Option<JobName> {
+    let job = what.parse().ok();
+    job.filter(|_| what.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
 fn of_expression(options: &Next, cron: &str, after: WallMs) -> Result<Asked, Failure> {
@@ -67,7 +74,7 @@ fn of_expression(options: &Next, cron: &str, after: WallMs) -> Result<Asked, Fai
 }
 
 fn of_files(options: &Next, after: WallMs) -> Result<Vec<Asked>, Failure> {
-    let manifests = read_all(&options.files)?;
+    let manifests = read_all(&options.files, "computed")?;
     Ok(manifests
         .into_iter()
         .map(|manifest| Asked {

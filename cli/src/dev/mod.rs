@@ -34,7 +34,7 @@ use home::Home;
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) fn dev(options: &Dev) -> Result<(), Failure> {
-    let manifests = apply::read_all(std::slice::from_ref(&options.jobs))?;
+    let manifests = apply::read_all(std::slice::from_ref(&options.jobs), "started")?;
     let home = Home::open(&options.data, options.agents)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

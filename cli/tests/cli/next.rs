@@ -194,6 +194,9 @@ fn a_wrong_schedule_is_status_2_and_one_message() {
             &["sun", "dialect to vixie"],
         ),
         (&[""], &["has 0 fields"]),
+        // A field alone, though a job could have that name.
+        (&["5/15"], &["`5/15` has 1 field", "write minute, hour"]),
+        (&["0-59/15"], &["has 1 field"]),
         (&["--", "-5 * * * *"], &["minute `-5`"]),
         (
             &["@daily", "--timezone", "asia/shanghai"],
@@ -257,9 +260,10 @@ fn manifests_are_asked_by_name() {
         "jobs/c.yaml",
         &manifest("c", "{ cron: '0 0 L * *', timezone: Etc/UTC }"),
     );
-    place
-        .matins(&["next", "-f", "jobs"])
-        .refused(2, &["jobs/c.yaml:5", "dialect to quartz"]);
+    place.matins(&["next", "-f", "jobs"]).refused(
+        2,
+        &["jobs/c.yaml:5", "dialect to quartz", "nothing was computed"],
+    );
 }
 
 /// The coordinator is asked for its jobs: in their dialect and zone, an interval by its own anchor.

@@ -14,8 +14,9 @@ use crate::output::talk;
 use crate::text::{LINE_WIDTH, count, printable, wrap};
 
 /// Every manifest of these files and directories, or everything that is wrong with them.
-/// Problems are said as they would be by a compiler; the failure only counts them.
-pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Manifest>, Failure> {
+/// Problems are said as they would be by a compiler; the failure only counts them, and says that
+/// nothing was `done`, which is "applied" or the like.
+pub(crate) fn read_all(paths: &[PathBuf], done: &str) -> Result<Vec<Manifest>, Failure> {
     let Listed {
         files,
         mut problems,
@@ -50,10 +51,10 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Manifest>, Failure> {
     Err(Failure::bad_input(
         format!("reading {}", count(files.len() as u64, "manifest file")),
         format!(
-            "{} found, so nothing was applied",
+            "{} found, so nothing was {done}",
             count(problems.len() as u64, "problem")
         ),
-        "correct them and apply again",
+        "correct them and try again",
     ))
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Applied {
 }
 
 pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
-    let manifests = read_all(&options.files)?;
+    let manifests = read_all(&options.files, "applied")?;
     let client = options.asking.target.find()?;
     if options.dry_run {
         return plan::plan(options, &client, &manifests);
