@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test fails by panic
 
 use jobs::{Dialect, Schedule, ScheduleError, ScheduleSpec};
+use protocol::WallMs;
 
 fn refuse(dialect: Dialect, cron: &str, timezone: &str) -> ScheduleError {
     let spec = ScheduleSpec {
@@ -459,6 +460,37 @@ fn zones() {
         let error = refuse(Dialect::Vixie, "@daily", timezone);
         assert_eq!(error.to_string(), told);
     }
+}
+
+/// After a gap one run stands for all fixed times in it, and must be able to name them: to a host in
+/// one message, to its program in one variable.
+#[test]
+fn more_times_than_a_run_can_name() {
+    let all: Vec<String> = (0..60).map(|second| second.to_string()).collect();
+    let cron = |minutes: &str| format!("{} {minutes} 0,1,2,3,4 ? * 1", all.join(","));
+    let spec = ScheduleSpec {
+        cron: cron("0,1,2,3"),
+        timezone: "Antarctica/Troll".to_owned(),
+        dialect: Dialect::Quartz,
+    };
+    let schedule = Schedule::parse(&spec).unwrap();
+    let before = WallMs::parse_rfc3339("2024-03-31T00:59:59Z").unwrap();
+    let after_gap = schedule.next_after(before, before).unwrap();
+    assert_eq!(after_gap.nominal.len(), 2 * 240 + 1);
+    let error = refuse(Dialect::Quartz, &cron("0,1,2,3,4"), "Etc/UTC");
+    assert_eq!(
+        error.reason,
+        "names 300 times of each hour one by one, more than 240, and one run would stand for all that the clock goes forward over"
+    );
+    // An interval stands for none.
+    let interval = cron("0,1,2,3,4").replace("0,1,2,3,4 ?", "* ?");
+    assert!(
+        Schedule::parse(&ScheduleSpec {
+            cron: interval,
+            ..spec
+        })
+        .is_ok()
+    );
 }
 
 /// What another dialect is said to read, it reads.

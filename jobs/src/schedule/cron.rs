@@ -18,6 +18,10 @@ const EPOCH_FROM_CE: i64 = 719_163;
 /// After so many days the calendar repeats itself, weekdays included.
 const CALENDAR_DAYS: i64 = 146_097;
 
+/// Most times of the day in an hour. After a gap of up to three hours one run stands for all that
+/// lie in it and names each: to the host in one message, to its program in one variable.
+const FIXED_TIMES_AN_HOUR_MAX: u64 = 240;
+
 /// A compiled expression: never empty, and its dates exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
@@ -82,6 +86,17 @@ impl Cron {
             years,
             fixed: !expression.is_interval(),
         };
+        let an_hour = ones(cron.seconds) * ones(cron.minutes);
+        if cron.fixed && an_hour > FIXED_TIMES_AN_HOUR_MAX {
+            return Err(ScheduleError::new(
+                "cron",
+                text,
+                format!(
+                    "names {an_hour} times of each hour one by one, more than {FIXED_TIMES_AN_HOUR_MAX}, and one run would stand for all that the clock goes forward over"
+                ),
+                "write an interval, for example `0/5` as second",
+            ));
+        }
         if cron.first_day(0, CALENDAR_DAYS).is_some() {
             return Ok(cron);
         }
