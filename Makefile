@@ -47,7 +47,8 @@ simulate: ## Replay one seed of the simulation: make simulate SEED=n
 		cargo test -p tests --test simulate random -- --nocapture
 
 bench: ## Measure ledger, schedules and manifests on this machine
-	cargo bench -p tests --bench skeleton
+	cargo bench -p tests --bench leases
+	cargo run --release --quiet -p matins -- bench next
 
 house: ## Draw docs/house.svg anew from cargo metadata (needs graphviz)
 	MATINS_DRAW_HOUSE=1 cargo test -p tests --test house the_drawing_is_true

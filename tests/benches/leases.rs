@@ -1,12 +1,13 @@
-//! Where the skeleton stands, in figures: run by `make bench`, quoted in docs/BENCHMARKS.md.
-//! Each figure is the median of several rounds.
+//! Where the ledger stands, in figures: run by `make bench`, quoted in docs/BENCHMARKS.md. Each
+//! figure is the median of several rounds. Schedules and manifests are measured by
+//! `matins bench next`.
 #![allow(clippy::print_stdout)] // figures are its output
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use jobs::{Dialect, Manifest, Schedule, ScheduleSpec};
+use jobs::Manifest;
 use ledger::command::{AttachAgent, BecomeActive, Decision, Finish, Fire, Grant, PutJob};
 use ledger::{Command, Done, Proposal, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
@@ -22,15 +23,7 @@ fn main() -> Result<()> {
     report(
         "ledger: leases granted and finished, durable, batches of 32",
         || leases(directory.path(), 20_000),
-    )?;
-    report("jobs: next fires of `*/5 8-18 * * mon-fri`", || {
-        next_fires("*/5 8-18 * * mon-fri", 200_000)
-    })?;
-    report(
-        "jobs: next fires of `30 2 * * *` in America/New_York",
-        || next_fires("30 2 * * *", 200_000),
-    )?;
-    report("jobs: manifests parsed", || manifests(5_000))
+    )
 }
 
 fn report(what: &str, round: impl Fn() -> Result<f64>) -> Result<()> {
@@ -203,35 +196,6 @@ fn propose(store: &mut Store, epoch: Option<Epoch>, commands: Vec<Command>) -> R
         .into_iter()
         .map(|outcome| Ok(outcome.result?))
         .collect()
-}
-
-fn next_fires(cron: &str, count: usize) -> Result<f64> {
-    let timezone = "America/New_York".to_owned();
-    let schedule = Schedule::parse(&ScheduleSpec {
-        cron: cron.to_owned(),
-        timezone,
-        dialect: Dialect::Vixie,
-    })?;
-    let mut at = WallMs::parse_rfc3339("2026-01-01T00:00:00Z")?;
-    let begun = Instant::now();
-    for _ in 0..count {
-        at = schedule
-            .next_after(at, at)
-            .context("it always fires again")?
-            .at;
-        if at.0 > 2_100_000_000_000 {
-            at = WallMs(1_700_000_000_000);
-        }
-    }
-    Ok(per_second(count, begun.elapsed()))
-}
-
-fn manifests(count: usize) -> Result<f64> {
-    let begun = Instant::now();
-    for _ in 0..count {
-        manifest()?;
-    }
-    Ok(per_second(count, begun.elapsed()))
 }
 
 fn manifest() -> Result<Manifest> {
