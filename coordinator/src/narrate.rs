@@ -192,6 +192,7 @@ impl<'a> Narrator<'a> {
                     session,
                     kill,
                     released,
+                    owed,
                     ..
                 },
             ) => {
@@ -203,6 +204,7 @@ impl<'a> Narrator<'a> {
                     holds = attach.holds.len(),
                     kill = kill.len(),
                     released = released.len(),
+                    owed = owed.len(),
                     "agent attached"
                 );
                 for (token, outcome) in released {

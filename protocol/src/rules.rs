@@ -82,6 +82,8 @@ pub enum Rule {
     ReceiptCountsWithCurrentToken,
     /// 6.9: a receipt of an overtaken token is recorded as stale.
     StaleReceiptChangesNothing,
+    /// 6.9: a receipt that an attach announces is waited for before its shard is granted again.
+    ReceiptBeforeRegrant,
     /// 6.10: cancel and rerun wait for the end of the lease.
     LeaseEndsByReceiptOrExpiry,
     /// 6: the supervisor sweeps leftovers before it answers.

@@ -19,6 +19,7 @@ use crate::expiry::Expiry;
 use crate::firing::Firing;
 use crate::grants::Grants;
 use crate::queue::{Key, Queue};
+use crate::receipts::Receipts;
 use crate::requests::{PendingRequest, RequestError};
 use crate::sessions::{AttachInFlight, Sessions};
 use crate::setbacks::{Matter, Setbacks};
@@ -80,6 +81,7 @@ pub struct Core {
     pub(crate) expiry: Expiry,
     pub(crate) firing: Firing,
     pub(crate) grants: Grants,
+    pub(crate) receipts: Receipts,
     pub(crate) certificates: Certificates,
     pub(crate) setbacks: Setbacks,
     pub(crate) node: String,
@@ -134,6 +136,7 @@ impl Core {
             expiry: Expiry::new(now.boot),
             firing: Firing::default(),
             grants: Grants::default(),
+            receipts: Receipts::default(),
             certificates: Certificates::new(config.certificate, now.boot),
             setbacks: Setbacks::default(),
             node: config.node.clone(),
@@ -203,9 +206,10 @@ impl Core {
             .filter(|_| self.clock_verdict(now) == Verdict::Trusted);
         let fire = due.map(|at| now.boot + (at - now.wall).clamp_to(TICK));
         // What is overdue is on its way through the ledger; its outcome is the next input.
-        let wake = self.queue.next_wake().filter(|&at| at > now.boot);
+        let wakes = [self.queue.next_wake(), self.receipts.next_wake()];
+        let wakes = wakes.into_iter().flatten().filter(|&at| at > now.boot);
         let tick = now.boot + TICK;
-        fire.unwrap_or(tick).min(wake.unwrap_or(tick)).min(tick)
+        wakes.chain(fire).fold(tick, BootMs::min)
     }
 
     pub fn working_set(&self) -> &WorkingSet {
@@ -261,6 +265,7 @@ impl Core {
         }
         self.fire_due(now);
         self.queue.wake(&self.set, now);
+        self.receipts.give_up_overdue(now.boot);
         self.skip_overdue(now);
         self.admit_waiting(now);
         self.dispatch(now);
@@ -395,7 +400,7 @@ impl Core {
                 self.note_setback(Matter::shard(key), &result, now);
                 self.land_grant(key, agent_id, result);
             }
-            Flight::Attach(attach) => self.land_attach(attach, result),
+            Flight::Attach(attach) => self.land_attach(attach, result, now),
             Flight::Receipt { conn, token } => self.land_receipt(conn, token),
             Flight::Expire(key, token) => {
                 self.expiry.landed(token);

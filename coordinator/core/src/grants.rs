@@ -154,6 +154,7 @@ impl Core {
             .queue
             .unplaceable(now)
             .filter(|key| !self.grants.busy.contains_key(key))
+            .filter(|&key| !self.receipts.is_awaited(key))
             .filter(|&key| !self.setbacks.rests(Matter::shard(key), now))
             .collect();
         if stuck.is_empty() {
@@ -208,11 +209,13 @@ impl Core {
         }
     }
 
-    /// Ready shards that are not in the ledger's hands, and whose manifest says what to start.
+    /// Ready shards that are not in the ledger's hands, for which no receipt is on its way, and
+    /// whose manifest says what to start.
     fn grantable(&self, now: Now) -> impl Iterator<Item = Key> + '_ {
         self.queue
             .ready()
             .filter(|key| !self.grants.busy.contains_key(key))
+            .filter(|&key| !self.receipts.is_awaited(key))
             .filter(move |&key| !self.setbacks.rests(Matter::shard(key), now))
             .filter(|key| self.unreadable(key.0).is_none())
     }

@@ -34,6 +34,7 @@ mod expiry;
 mod firing;
 mod grants;
 mod queue;
+mod receipts;
 mod requests;
 mod sessions;
 mod setbacks;

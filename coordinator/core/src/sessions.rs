@@ -8,12 +8,12 @@ mod challenge;
 use std::collections::{BTreeMap, VecDeque};
 
 use ledger::command::{AttachAgent, Command, EndSession, Finish, MarkStarted};
-use ledger::{AgentRow, Done, Refusal, WorkingSet};
+use ledger::{AgentRow, Done, Owed, Refusal, WorkingSet};
 use protocol::lease::{QUIET_HOST, SESSION_END};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
 };
-use protocol::{AgentId, AgentName, BootMs, Lifetime, Now, SessionId, Token};
+use protocol::{AgentId, AgentName, BootMs, Lifetime, Now, Rule, SessionId, Token};
 
 use crate::core::{ConnId, Core, Effect, Flight};
 
@@ -296,19 +296,25 @@ impl Core {
         self.propose(Flight::EndSession(agent_id), end, now);
     }
 
-    pub(crate) fn land_attach(&mut self, flight: AttachInFlight, result: Result<Done, Refusal>) {
+    pub(crate) fn land_attach(
+        &mut self,
+        flight: AttachInFlight,
+        result: Result<Done, Refusal>,
+        now: Now,
+    ) {
         let conn = flight.conn;
         let attached = match result {
             Ok(Done::Attached {
                 agent_id,
                 session,
                 kill,
+                owed,
                 ..
-            }) => (agent_id, session, kill),
+            }) => (agent_id, session, kill, owed),
             Ok(_) => return,
             Err(refusal) => return self.refuse(conn, &refusal.to_string()),
         };
-        let (agent_id, session, mut kill) = attached;
+        let (agent_id, session, mut kill, mut owed) = attached;
         let Some(entry) = self.sessions.conns.get_mut(&conn) else {
             return;
         };
@@ -326,12 +332,22 @@ impl Core {
             self.expiry.list(agent_id, token, flight.arrived);
         }
         let leases: Vec<_> = self.queue.leases_of(agent_id).collect();
-        kill.extend(
-            leases
-                .iter()
-                .map(|&(token, _)| token)
-                .filter(|&t| self.expiry.is_proposed(t)),
-        );
+        for &(token, (run_id, shard)) in &leases {
+            if self.expiry.is_proposed(token) {
+                kill.push(token);
+                // What expires a moment after the attach is no different from what did before.
+                if flight.holds.contains(&token) {
+                    owed.push(Owed {
+                        token,
+                        run_id,
+                        shard,
+                    });
+                }
+            }
+        }
+        if self.rules.on(Rule::ReceiptBeforeRegrant) {
+            self.receipts.expect(conn, owed, now.boot);
+        }
         self.send(conn, CoordinatorBody::Attached { session, kill });
         for (token, key) in leases {
             if self.is_cancelling(key) {
@@ -342,6 +358,7 @@ impl Core {
 
     /// A receipt has been answered, one way or another: the agent may forget it.
     pub(crate) fn land_receipt(&mut self, conn: ConnId, token: Token) {
+        self.receipts.answered(conn, token);
         if self.sessions.conns.contains_key(&conn) {
             self.send(conn, CoordinatorBody::ReceiptAck { token });
         }
@@ -465,6 +482,7 @@ impl Core {
         let Some(entry) = self.sessions.conns.remove(&conn) else {
             return false;
         };
+        self.receipts.give_up_on(conn);
         if let Some(contact) = self.sessions.agents.get_mut(&entry.name)
             && contact.conn == Some(conn)
         {

@@ -35,7 +35,7 @@ mod working_set;
 
 pub use answers::{ROWS_MAX, RunFilter};
 pub use command::{Command, Proposal};
-pub use outcome::{Change, Done, Outcome, PutKind, Refusal};
+pub use outcome::{Change, Done, Outcome, Owed, PutKind, Refusal};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{

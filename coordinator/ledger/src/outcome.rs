@@ -36,6 +36,14 @@ pub enum PutKind {
     Unchanged,
 }
 
+/// A receipt that is to come, and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    pub token: Token,
+    pub run_id: RunId,
+    pub shard: u32,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     Active {
@@ -73,6 +81,9 @@ pub enum Done {
         kill: Vec<Token>,
         /// Leases that ended by this attach, and how.
         released: Vec<(Token, AttemptOutcome)>,
+        /// Shards that are pending, whose newest lease ended without a receipt, and whose attempt
+        /// is in the agent's table: the receipt is to come, and counts unless another is granted.
+        owed: Vec<Owed>,
     },
     SessionEnded,
     Quarantined,

@@ -266,16 +266,14 @@ fn a_third_of_all_packets_lost_costs_nothing_but_time() -> Result<()> {
     })
 }
 
-/// late-receipt-before-regrant: the only host is cut off, and its shard ends in time. By then its
-/// lease is gone, but nobody else has had it.
+/// late-receipt-before-regrant, late-receipt-races-attach: the only host is cut off, and its shard
+/// ends in time. When it is back its lease is gone and the shard waits for a host, which it is.
 #[test]
 fn a_receipt_that_comes_late_counts_while_nobody_else_has_the_shard() -> Result<()> {
     on_network("a late receipt", || {
         let mut fleet = Fleet::start(1)?;
         let job = Writer {
             shards: 1,
-            // Or else the host, as soon as it is back, would be the one that has it again.
-            backoff: "1m",
             ..Writer::of("network/late-receipt")
         };
         job.run(&mut fleet.site)?;

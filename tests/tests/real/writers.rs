@@ -22,7 +22,6 @@ pub(crate) struct Writer<'a> {
     pub(crate) seconds: f64,
     pub(crate) takeover: &'a str,
     pub(crate) overlap: &'a str,
-    pub(crate) backoff: &'a str,
     /// Whether a second run does no harm.
     pub(crate) safe: bool,
     /// Ways of the writer that make it worse.
@@ -39,7 +38,6 @@ impl<'a> Writer<'a> {
             // The shortest that a manifest may ask for.
             takeover: "15s",
             overlap: "queue",
-            backoff: "1s",
             safe: true,
             ways: &[],
         }
@@ -65,8 +63,8 @@ impl<'a> Writer<'a> {
              schedule: {{ cron: \"{}\", timezone: Etc/UTC }}\n\
              misfire: {{ policy: run_now, after: 10m }}\noverlap: {}\nstart_deadline: 15m\n\
              expected_duration: 5s\ntimeout: 10m\nshards: {}\ntakeover_after: {}\n\
-             retry: {{ at_most: 5, backoff: [{}] }}\nrun: {{ exec: {exec:?} }}\n",
-            self.name, self.schedule, self.overlap, self.shards, self.takeover, self.backoff,
+             retry: {{ at_most: 5, backoff: [1s] }}\nrun: {{ exec: {exec:?} }}\n",
+            self.name, self.schedule, self.overlap, self.shards, self.takeover,
         )
     }
 

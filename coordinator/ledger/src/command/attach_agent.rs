@@ -21,6 +21,9 @@ use crate::tables::shard::Shard;
 /// nothing of before is alive (`swept`). A host can vouch for the boot it speaks from and for no
 /// other: one that names another boot may have rebooted, or be a copy of a machine that works on
 /// out of reach, and nothing it says tells which. What cannot be verified dead waits for its expiry.
+///
+/// What the table holds beyond its leases is to be killed, and its receipts are to be sent. The
+/// outcome names those that may still count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachAgent {
     pub name: AgentName,
@@ -58,12 +61,17 @@ impl AttachAgent {
             }
         }
         let foreign = |token: &&Token| !current.contains(token);
-        let kill = self.holds.iter().filter(foreign).copied().collect();
+        let kill: Vec<Token> = self.holds.iter().filter(foreign).copied().collect();
+        let mut owed = Vec::new();
+        for &token in &kill {
+            owed.extend(context.owed_receipt(token, agent_id)?);
+        }
         Ok(Done::Attached {
             agent_id,
             session,
             kill,
             released,
+            owed,
         })
     }
 
@@ -181,8 +189,9 @@ mod tests {
     use protocol::WallMs;
 
     use super::*;
-    use crate::command::{CancelRun, MarkStarted, Quarantine, Rerun, RerunScope};
+    use crate::command::{CancelRun, Expire, MarkStarted, Quarantine, Rerun, RerunScope};
     use crate::outcome::Refusal;
+    use crate::rows::ShardState;
     use crate::testing::{Bed, MINUTE, end, finish};
 
     fn first() -> AttachAgent {
@@ -192,6 +201,13 @@ mod tests {
     fn released(done: Done) -> Vec<(Token, AttemptOutcome)> {
         match done {
             Done::Attached { released, .. } => released,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn owed(done: Done) -> Vec<Token> {
+        match done {
+            Done::Attached { owed, .. } => owed.iter().map(|owed| owed.token).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -334,6 +350,83 @@ mod tests {
         assert_eq!(killed(done), [ended, foreign, unknown]);
         assert_eq!(bed.shard(run_id, 0).state.as_str(), "leased");
         assert_eq!(bed.shard(run_id, 2).state.as_str(), "leased");
+    }
+
+    #[test]
+    fn it_owes_receipts_for_what_expired_and_was_given_to_nobody_since() {
+        let expire = |run_id, shard, token| Expire {
+            run_id,
+            shard,
+            token,
+            reason: "silent".to_owned(),
+        };
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 6");
+        let (agent_id, session) = bed.attach(AttachAgent {
+            slots: 8,
+            ..first()
+        });
+        let (other, elsewhere) = bed.attach(crate::testing::attach("h2"));
+        let (run_id, _) = bed.fire(job, 1);
+        let live = bed.grant(run_id, 0, session);
+        let [expired, overtaken, heard] = [1, 2, 3].map(|shard| {
+            let token = bed.grant(run_id, shard, session);
+            bed.ok(expire(run_id, shard, token));
+            token
+        });
+        bed.grant(run_id, 2, elsewhere);
+        bed.ok(finish(agent_id, heard, end(AttemptOutcome::Failed)));
+        let foreign = bed.grant(run_id, 4, elsewhere);
+        bed.ok(expire(run_id, 4, foreign));
+        let absent = bed.grant(run_id, 5, session);
+        bed.ok(expire(run_id, 5, absent));
+        let attach = AttachAgent {
+            holds: vec![live, expired, overtaken, heard, foreign, Token(12_345)],
+            ..first()
+        };
+        let done = bed.ok(attach.clone());
+        assert_eq!(owed(done.clone()), [expired]);
+        let Done::Attached { owed: all, .. } = done else {
+            unreachable!()
+        };
+        assert_eq!((all[0].run_id, all[0].shard), (run_id, 1));
+        // Asked again, it is owed still; once it is paid, no more.
+        assert_eq!(owed(bed.ok(attach.clone())), [expired]);
+        bed.ok(finish(agent_id, expired, end(AttemptOutcome::Failed)));
+        assert_eq!(owed(bed.ok(attach)), []);
+        let its_own = AttachAgent {
+            holds: vec![foreign],
+            ..crate::testing::attach("h2")
+        };
+        assert_eq!(owed(bed.ok(its_own)), [foreign]);
+        bed.ok(finish(other, foreign, end(AttemptOutcome::Succeeded)));
+    }
+
+    #[test]
+    fn nothing_is_owed_for_a_shard_that_waits_for_a_person_or_is_done_with() {
+        let mut bed = Bed::new();
+        let job = bed.job("repeatable: { safe: false }");
+        let (_, session) = bed.attach(first());
+        let (run_id, _) = bed.fire(job, 1);
+        let token = bed.grant(run_id, 0, session);
+        bed.ok(Expire {
+            run_id,
+            shard: 0,
+            token,
+            reason: "silent".to_owned(),
+        });
+        assert_eq!(bed.shard(run_id, 0).state, ShardState::NeedsConfirmation);
+        let attach = AttachAgent {
+            holds: vec![token],
+            ..first()
+        };
+        assert_eq!(owed(bed.ok(attach.clone())), []);
+        bed.ok(CancelRun {
+            run_id,
+            by: "ada".to_owned(),
+            reason: String::new(),
+        });
+        assert_eq!(owed(bed.ok(attach)), []);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use protocol::{AgentId, RunId, SessionId, Token, WallMs};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::apply::{Context, Stop, clip};
-use crate::codes::{Coded, coded_option};
-use crate::outcome::Refusal;
+use crate::codes::{Coded, ShardKind, coded_option};
+use crate::outcome::{Owed, Refusal};
 
 /// What the commands ask about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,34 @@ impl Context<'_> {
         } else {
             Err(Refusal::NotYourToken { token }.into())
         }
+    }
+
+    /// What an agent's attempt, whose lease has ended unheard, may still finish: its shard, while
+    /// it is pending and no later lease was granted.
+    pub(crate) fn owed_receipt(
+        &self,
+        token: Token,
+        agent_id: AgentId,
+    ) -> Result<Option<Owed>, Stop> {
+        Ok(self
+            .conn
+            .prepare_cached(
+                "SELECT s.run_id, s.shard
+                 FROM attempts a JOIN shards s ON s.run_id = a.run_id AND s.shard = a.shard
+                 WHERE a.token = ?1 AND a.agent_id = ?2 AND a.receipt = 0
+                    AND s.token = a.token AND s.state = ?3",
+            )?
+            .query_row(
+                params![token.0, agent_id.0, ShardKind::Pending.code()],
+                |row| {
+                    Ok(Owed {
+                        token,
+                        run_id: RunId(row.get(0)?),
+                        shard: row.get(1)?,
+                    })
+                },
+            )
+            .optional()?)
     }
 
     pub(crate) fn insert_attempt(&mut self, new: NewAttempt) -> Result<(), Stop> {

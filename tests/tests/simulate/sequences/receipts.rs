@@ -12,6 +12,7 @@ sequences! {
     receipt_in_old_epoch breaks without ReceiptHeldUntilAcked;
     late_receipt_before_regrant breaks without ReceiptCountsWithCurrentToken;
     late_receipt_after_regrant breaks without StaleReceiptChangesNothing;
+    late_receipt_races_attach breaks without ReceiptBeforeRegrant;
     unsafe_killed_by_signal breaks without UnsafeUnknownGoesToPerson;
     unsafe_timed_out breaks without UnsafeUnknownGoesToPerson;
     unsafe_lost breaks without UnsafeUnknownGoesToPerson;
@@ -82,6 +83,30 @@ fn late_receipt_after_regrant(world: &mut World) -> Held {
         || format!("{stale} attempts have a stale outcome"),
     );
     world.until_state(run_id, RunState::Succeeded, 3 * MINUTE)?;
+    heal(world)
+}
+
+/// The lease expired and the backoff has passed, with no host to grant the shard to. Then its own
+/// comes back, whose attach makes it a host with a free slot a moment before its receipt arrives.
+fn late_receipt_races_attach(world: &mut World) -> Held {
+    world.plan(&[works_for(10)]);
+    world.begin(1)?;
+    let mut job = Job::on_demand("a/works");
+    job.takeover_s = 15;
+    world.put(&job)?;
+    let run_id = world.run_now("a/works")?;
+    world.until_process_on(A)?;
+    world.cut(A, true, true);
+    world.run_until("the lease expires", MINUTE, |w| {
+        w.truth.lease_of(run_id, 0).is_none()
+    })?;
+    world.run_for(10 * SECOND)?;
+    world.heal(A);
+    world.until_state(run_id, RunState::Succeeded, MINUTE)?;
+    let processes = world.processes_of(run_id);
+    world.require(processes == 1, "P2", "accepted once, not run again", || {
+        format!("{processes} processes were started")
+    });
     heal(world)
 }
 
