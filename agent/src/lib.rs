@@ -6,6 +6,7 @@ mod backoff;
 mod chain;
 mod clock;
 mod coordinator_link;
+mod data_directory;
 mod output;
 mod run;
 pub mod supervisor;

@@ -6,9 +6,7 @@
 //! disk or a stalled network cannot keep a deadline from being looked at.
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +24,7 @@ use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
 
 use crate::backoff::Backoff;
 use crate::clock;
+use crate::data_directory::DataDirectory;
 use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
 use crate::{coordinator_link, supervisor, supervisor_link};
@@ -84,6 +83,10 @@ pub enum Error {
     WrongRole { directory: PathBuf, role: Role },
     #[error("an agent has 1 to {SLOTS_MAX} slots, not {slots}")]
     Slots { slots: u32 },
+    #[error(
+        "another agent{process} runs on `{directory}`: stop it first; one for another host needs a directory and a certificate of its own"
+    )]
+    AlreadyRunning { directory: PathBuf, process: String },
     #[error("making the directory `{path}`")]
     Directory { path: PathBuf, source: io::Error },
     #[error("the path `{path}` is not UTF-8: choose another directory")]
@@ -134,6 +137,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 }
 
 struct Shell {
+    _directory: DataDirectory,
     core: Agent,
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
@@ -186,7 +190,8 @@ impl Shell {
             });
         }
         let dialer = Dialer::new(&identity)?;
-        let output_directory = make_output_directory(data_directory)?;
+        let directory = DataDirectory::take(&data_directory)?;
+        let output_directory = directory.output()?;
         let incarnation = getrandom::u64().map_err(|error| Error::Kernel {
             what: "a random number",
             source: io::Error::other(error),
@@ -210,6 +215,7 @@ impl Shell {
             path: PATH.to_owned(),
         };
         Ok(Shell {
+            _directory: directory,
             core: Agent::new(config, Rules::all()),
             inputs,
             sender: sender.clone(),
@@ -458,23 +464,4 @@ impl Shell {
 
 pub(crate) fn redial_backoff() -> Backoff {
     Backoff::new(REDIAL_SHORTEST, REDIAL_FIRST, REDIAL_LONGEST)
-}
-
-/// The output files' directory, as text: it travels in launches and names files in tables.
-fn make_output_directory(data_directory: PathBuf) -> Result<String, Error> {
-    let path = data_directory.join("output");
-    let make = || {
-        DirBuilder::new()
-            .mode(0o750)
-            .recursive(true)
-            .create(&path)?;
-        std::fs::canonicalize(&path)
-    };
-    match make() {
-        Ok(real) => real
-            .into_os_string()
-            .into_string()
-            .map_err(|path| Error::PathNotText { path: path.into() }),
-        Err(source) => Err(Error::Directory { path, source }),
-    }
 }

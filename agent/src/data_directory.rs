@@ -1,0 +1,125 @@
+//! The agent's own directory, and that one agent has it to itself.
+//!
+//! Two agents under one certificate look like a host and its clone to the coordinator, which lets
+//! neither go on under that name again. Nearly always the second was started by mistake beside the
+//! first, on its directory: it is told so here, before it says anything to anybody.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::run::Error;
+
+/// Held while the agent runs. Released by the kernel when the process ends, however it ends.
+pub(crate) struct DataDirectory {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl DataDirectory {
+    /// Makes the directory where it is missing and takes it for this process alone.
+    pub(crate) fn take(path: &Path) -> Result<DataDirectory, Error> {
+        let failed = |source| Error::Directory {
+            path: path.to_owned(),
+            source,
+        };
+        let mut make = DirBuilder::new();
+        make.mode(0o750).recursive(true);
+        make.create(path).map_err(failed)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path.join("lock"))
+            .map_err(failed)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut lock) => {
+                if let Err(error) = note_process(&mut lock) {
+                    // On a full disk; the lock holds without it.
+                    tracing::warn!(path = %path.display(), %error, "the lock does not name this process");
+                }
+                Ok(DataDirectory {
+                    path: path.to_owned(),
+                    _lock: lock,
+                })
+            }
+            Err((file, Errno::EWOULDBLOCK)) => Err(Error::AlreadyRunning {
+                directory: path.to_owned(),
+                process: read_process(file),
+            }),
+            Err((_, errno)) => Err(failed(errno.into())),
+        }
+    }
+
+    /// Where output of attempts is kept, made if absent, by its one true name. As text: it travels
+    /// in launches.
+    pub(crate) fn output(&self) -> Result<String, Error> {
+        let path = self.path.join("output");
+        let make = || {
+            DirBuilder::new()
+                .mode(0o750)
+                .recursive(true)
+                .create(&path)?;
+            std::fs::canonicalize(&path)
+        };
+        match make() {
+            Ok(real) => real
+                .into_os_string()
+                .into_string()
+                .map_err(|path| Error::PathNotText { path: path.into() }),
+            Err(source) => Err(Error::Directory { path, source }),
+        }
+    }
+}
+
+fn note_process(lock: &mut File) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+/// ` (process 123)`, or nothing where the file does not say.
+fn read_process(mut file: File) -> String {
+    let mut text = String::new();
+    let known = file.read_to_string(&mut text).is_ok();
+    match text.trim() {
+        pid if known && !pid.is_empty() => format!(" (process {pid})"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_agent_is_refused_by_name_and_let_in_afterwards() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent");
+        let first = DataDirectory::take(&path).unwrap();
+        let refused = DataDirectory::take(&path).err().unwrap().to_string();
+        let pid = std::process::id();
+        assert!(
+            refused.contains(&format!("another agent (process {pid})")),
+            "{refused}"
+        );
+        assert!(first.output().unwrap().ends_with("agent/output"));
+        drop(first);
+        DataDirectory::take(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_deleted_meanwhile_keeps_nobody_out() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent");
+        let _first = DataDirectory::take(&path).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+        DataDirectory::take(&path).unwrap();
+    }
+}
