@@ -2,6 +2,7 @@
 
 use std::{env, fs};
 
+use ledger::Bar;
 use protocol::Rules;
 
 use crate::invariants::{self, p4_nothing_precious};
@@ -139,6 +140,7 @@ struct Totals {
     processes: usize,
     clones: usize,
     quarantined: usize,
+    revoked: usize,
     writes: u64,
     refused_writes: u64,
     ms: i64,
@@ -161,7 +163,10 @@ impl Totals {
         self.processes += world.processes.len();
         self.clones += world.hosts.iter().filter(|host| host.scrapped).count();
         let agents = world.truth.set.agents.values();
-        self.quarantined += agents.filter(|agent| agent.barred.is_some()).count();
+        for agent in agents {
+            self.quarantined += usize::from(agent.barred == Some(Bar::Quarantined));
+            self.revoked += usize::from(agent.barred == Some(Bar::Revoked));
+        }
         self.writes += world.results.written;
         self.refused_writes += world.results.refused;
     }

@@ -106,6 +106,10 @@ pub enum Transition {
         host: usize,
         ms: i64,
     },
+    /// A person revokes this host, and puts another in its place.
+    RevokeHost {
+        host: usize,
+    },
     Put {
         job: Job,
     },
@@ -271,6 +275,11 @@ impl World {
                 let (name, slots) = (self.hosts[host].identity.clone(), self.hosts[host].slots);
                 let clone = self.add_host_named(name, slots);
                 self.later(ms, Recovery::ScrapHost(clone));
+            }
+            Transition::RevokeHost { host } => {
+                let (name, slots) = (self.hosts[host].identity.clone(), self.hosts[host].slots);
+                self.request(people::revoke(name));
+                self.add_host(slots);
             }
             other => unreachable!("{other:?} befalls no host"),
         }

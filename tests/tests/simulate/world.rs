@@ -208,6 +208,14 @@ impl World {
         host
     }
 
+    /// Whether the coordinator listens to whoever bears this name: not to two, nor to one who was
+    /// revoked.
+    pub fn is_listened_to(&self, name: &AgentName) -> bool {
+        let agent_id = self.truth.agent_named(name);
+        let revoked = agent_id.is_some_and(|agent_id| self.truth.is_revoked(agent_id));
+        !revoked && !self.cloned.contains(name)
+    }
+
     // -- time ---------------------------------------------------------------------------------
 
     pub fn run_for(&mut self, ms: i64) -> Held {

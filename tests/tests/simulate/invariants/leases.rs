@@ -3,7 +3,7 @@
 //! The coordinator takes a lease away only when its host has given it up by its own clock. The
 //! host lets nothing live past a deadline, and kills nothing before it without a reason.
 
-use ledger::{Command, Done, Outcome, Proposal};
+use ledger::{Change, Command, Done, Outcome, Proposal, ShardRow, ShardState};
 use protocol::supervisor::{KillCause, Request};
 use protocol::{DurationMs, Token};
 
@@ -18,6 +18,7 @@ pub fn on_propose(world: &mut World, proposal: &Proposal) {
 }
 
 pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
+    check_revoked(world, proposal, outcome);
     match (&proposal.command, &outcome.result) {
         (Command::Expire(_), Ok(_)) => {
             // Which lease ended is read from the rows: the command may have named another.
@@ -53,16 +54,50 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
     }
 }
 
+/// Who was revoked is let in no more and given nothing, and what it holds ends by its time alone.
+fn check_revoked(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
+    let served = match (&proposal.command, &outcome.result) {
+        (_, Ok(Done::Attached { agent_id, .. })) => Some(*agent_id),
+        (Command::Grant(_), _) => outcome.changes.iter().find_map(|change| match change {
+            Change::Shard(ShardRow {
+                state: ShardState::Leased(lease),
+                ..
+            }) => Some(lease.agent_id),
+            _ => None,
+        }),
+        _ => None,
+    };
+    let served = served.filter(|&agent_id| world.truth.is_revoked(agent_id));
+    world.require(
+        served.is_none(),
+        "P2",
+        "who was revoked is served no more",
+        || format!("{served:?}: {:?}", proposal.command),
+    );
+    if matches!(proposal.command, Command::Expire(_)) {
+        return;
+    }
+    let cut_short = ended_leases(world, outcome).into_iter().find(|token| {
+        let grant = world.truth.grants.get(token);
+        grant.is_some_and(|grant| world.truth.is_revoked(grant.agent_id))
+    });
+    world.require(
+        cut_short.is_none(),
+        "P2",
+        "a lease of who was revoked ends by its time",
+        || format!("{cut_short:?} ended by {:?}", proposal.command),
+    );
+}
+
 fn ended_leases(world: &World, outcome: &Outcome) -> Vec<Token> {
     let shards = outcome.changes.iter().filter_map(|change| match change {
-        ledger::Change::Shard(shard) => Some(shard),
+        Change::Shard(shard) => Some(shard),
         _ => None,
     });
     shards
         .filter_map(|shard| {
             let before = world.truth.lease_of(shard.run_id, shard.shard)?;
-            let still =
-                matches!(shard.state, ledger::ShardState::Leased(lease) if lease.token == before);
+            let still = matches!(shard.state, ShardState::Leased(lease) if lease.token == before);
             (!still).then_some(before)
         })
         .collect()
@@ -105,7 +140,7 @@ fn check_unheard(world: &mut World, token: Token) {
     let set = &world.truth.set;
     // Of two that bear one name, one is not listened to.
     let holder = set.agents.get(&grant.agent_id);
-    if holder.is_some_and(|agent| world.cloned.contains(&agent.name)) {
+    if holder.is_some_and(|agent| !world.is_listened_to(&agent.name)) {
         return;
     }
     let run = set.runs.get(&grant.run_id);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use ledger::command::{Confirm, Finish, Rerun};
 use ledger::{Change, Command, Done, Outcome, Proposal, Refusal, RunState, ShardState};
-use protocol::attempt::Exit;
 use protocol::{DurationMs, JobId, RunId};
 
 use crate::world::World;
@@ -189,7 +188,8 @@ fn check_receipt(
     let same_execution = run.is_some_and(|run| run.execution == grant.execution);
     let owner = grant.agent_id == finish.agent_id;
     let asked_again = facts.asked != grant.asked;
-    if same_execution && owner && !asked_again && !grant.receipt_seen {
+    let revoked = world.truth.is_revoked(finish.agent_id);
+    if same_execution && owner && !asked_again && !grant.receipt_seen && !revoked {
         world.require(
             matches!(result, Ok(Done::Finished { counted: true })),
             "P2",
@@ -243,9 +243,8 @@ pub fn on_start(world: &mut World, pid: u64) {
         if other.is_alive() && !is_excused(world, other) {
             twice = Some(other_pid);
         }
-        let known = matches!(other.own_end, Some(Exit::Code(code)) if code != 0);
         let same_wish = other.run_id == run_id && other.asked == asked;
-        if !safe && same_wish && (other.is_alive() || !known) {
+        if !safe && same_wish && (other.is_alive() || !other.failed_knowingly()) {
             unsafe_again = Some(other_pid);
         }
     }

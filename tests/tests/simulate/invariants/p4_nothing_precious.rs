@@ -122,7 +122,7 @@ fn receipts_arrived(world: &mut World) {
                 .supervisor
                 .as_ref()
                 .is_some_and(|s| s.generation == process.parent)
-            && !world.cloned.contains(&host.identity)
+            && world.is_listened_to(&host.identity)
             && !known.contains(&process.token.0)
     });
     let lost = lost.map(|process| (process.token, process.own_end));
@@ -141,11 +141,11 @@ fn nothing_is_held(world: &mut World) -> Held {
         world.start_agent(host);
     }
     world.run_for(30_000)?;
-    // What is quarantined is answered no more.
+    // What is quarantined or revoked is answered no more.
     let held = world
         .hosts
         .iter()
-        .filter(|host| !world.cloned.contains(&host.identity))
+        .filter(|host| world.is_listened_to(&host.identity))
         .find(|host| !host.last_held.is_empty());
     let held = held.map(|host| (host.identity.clone(), host.last_held.clone()));
     world.require(

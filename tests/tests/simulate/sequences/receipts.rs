@@ -6,6 +6,7 @@ use protocol::attempt::Exit;
 use super::{A, B, MINUTE, SECOND, fails_after, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::world::people::Job;
+use crate::world::process::Behaviour;
 use crate::world::{Held, World};
 
 sequences! {
@@ -14,6 +15,7 @@ sequences! {
     late_receipt_after_regrant breaks without StaleReceiptChangesNothing;
     late_receipt_races_attach breaks without ReceiptBeforeRegrant;
     unsafe_killed_by_signal breaks without UnsafeUnknownGoesToPerson;
+    unsafe_out_of_memory breaks without UnsafeUnknownGoesToPerson;
     unsafe_timed_out breaks without UnsafeUnknownGoesToPerson;
     unsafe_lost breaks without UnsafeUnknownGoesToPerson;
     three_drains breaks without InterruptionsAreFree;
@@ -132,9 +134,20 @@ fn goes_to_person(world: &mut World, run_id: protocol::RunId) -> Held {
     heal(world)
 }
 
-/// An attempt of a job that must not run twice is killed, as for memory.
+/// An attempt of a job that must not run twice is killed from outside.
 fn unsafe_killed_by_signal(world: &mut World) -> Held {
     world.plan(&[fails_after(5, Exit::Signal(9)), works_for(5)]);
+    let run_id = unsafe_job(world)?;
+    goes_to_person(world, run_id)
+}
+
+/// The kernel kills a child for memory, and the program around it exits as after any failure.
+fn unsafe_out_of_memory(world: &mut World) -> Held {
+    let starved = Behaviour {
+        out_of_memory: true,
+        ..fails_after(5, Exit::Code(1))
+    };
+    world.plan(&[starved, works_for(5)]);
     let run_id = unsafe_job(world)?;
     goes_to_person(world, run_id)
 }

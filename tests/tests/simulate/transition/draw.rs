@@ -60,9 +60,9 @@ fn draw_for_coordinator(world: &mut World) -> Transition {
 
 fn draw_for_host(world: &mut World) -> Transition {
     let host = world.rng.index(world.hosts.len());
-    let few_clones = world.hosts.len() < 7;
+    let few_hosts = world.hosts.len() < 7;
     let rng = &mut world.rng;
-    match rng.between(0, 17) {
+    match rng.between(0, 18) {
         0 => Transition::KillAgent {
             host,
             down_ms: rng.span(100, 60_000),
@@ -117,11 +117,12 @@ fn draw_for_host(world: &mut World) -> Transition {
             longest_ms: rng.span(20, 8_000),
             ms: rng.span(1_000, 60_000),
         },
-        15 if few_clones && rng.one_in(2) => Transition::CloneHost {
+        15 if few_hosts && rng.one_in(2) => Transition::CloneHost {
             host,
             ms: rng.span(1_000, 600_000),
         },
         15 | 16 => Transition::BreakConnections { host },
+        17 if few_hosts && rng.one_in(2) => Transition::RevokeHost { host },
         _ => Transition::ChangePath { host },
     }
 }

@@ -428,6 +428,7 @@ impl World {
             Action::LookAtTree { token } => {
                 let tree = Tree {
                     alive: self.tree_of(host, token),
+                    out_of_memory: self.ran_out_of_memory(host, token),
                     ..Tree::default()
                 };
                 if let Some(supervisor) = self.hosts[host].supervisor.as_mut() {

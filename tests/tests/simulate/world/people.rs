@@ -6,7 +6,7 @@ use coordinator_core::{Request, RequestError};
 use jobs::Manifest;
 use ledger::command::{RerunScope, Verdict};
 use ledger::{Done, JobRow, RunRow};
-use protocol::{JobName, RunId, WallMs};
+use protocol::{AgentName, JobName, RunId, WallMs};
 use serde_json::json;
 
 use super::{Held, World};
@@ -218,6 +218,15 @@ pub fn confirm(run_id: RunId, verdict: Verdict) -> Request {
         verdict,
         by: BY.to_owned(),
         reason: "looked".to_owned(),
+    }
+}
+
+/// A machine is lost, stolen or sold: whoever has its key is let in no more.
+pub fn revoke(agent: AgentName) -> Request {
+    Request::RevokeAgent {
+        agent,
+        by: BY.to_owned(),
+        reason: "its disk was sold".to_owned(),
     }
 }
 

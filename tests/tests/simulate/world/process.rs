@@ -28,6 +28,8 @@ pub struct Behaviour {
     pub child_ms: Option<i64>,
     /// How long after SIGKILL it is still there, in uninterruptible IO.
     pub stuck_ms: i64,
+    /// Memory is used up: the kernel kills a child of it, and it ends as it says for lack of it.
+    pub out_of_memory: bool,
 }
 
 impl Behaviour {
@@ -38,6 +40,7 @@ impl Behaviour {
             dies_of_term_ms: Some(50),
             child_ms: None,
             stuck_ms: 0,
+            out_of_memory: false,
         }
     }
 }
@@ -79,6 +82,17 @@ pub struct Process {
 impl Process {
     pub fn is_alive(&self) -> bool {
         self.main || self.child
+    }
+
+    /// The kernel has killed something of it because memory was used up.
+    pub fn ran_out_of_memory(&self) -> bool {
+        self.behaviour.out_of_memory && !self.main
+    }
+
+    /// It failed by itself, and said so: what it did is known.
+    pub fn failed_knowingly(&self) -> bool {
+        let said = matches!(self.own_end, Some(Exit::Code(code)) if code != 0);
+        said && !self.ran_out_of_memory()
     }
 }
 
@@ -178,6 +192,7 @@ impl World {
             } else {
                 0
             },
+            out_of_memory: exit == Exit::Code(3) && rng.one_in(5),
         }
     }
 
@@ -200,6 +215,12 @@ impl World {
             .iter()
             .map(|pid| u32::from(self.processes[pid].main) + u32::from(self.processes[pid].child))
             .sum()
+    }
+
+    pub(super) fn ran_out_of_memory(&self, host: usize, token: Token) -> bool {
+        self.processes
+            .values()
+            .any(|p| p.host == host && p.token == token && p.ran_out_of_memory())
     }
 
     pub(super) fn signal_process(&mut self, pid: u64, signal: Signal) {

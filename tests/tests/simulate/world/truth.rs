@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::{Change, Command, Namespace, Outcome, Proposal, RunState, WorkingSet};
-use protocol::{AgentId, JobId, JobName, RunId, Token, WallMs};
+use ledger::{Bar, Change, Command, Namespace, Outcome, Proposal, RunState, WorkingSet};
+use protocol::{AgentId, AgentName, JobId, JobName, RunId, Token, WallMs};
 
 use super::World;
 
@@ -68,6 +68,19 @@ impl Truth {
             admitted: 0,
             asked: 0,
         })
+    }
+
+    pub fn is_revoked(&self, agent_id: AgentId) -> bool {
+        let agent = self.set.agents.get(&agent_id);
+        agent.is_some_and(|agent| agent.barred == Some(Bar::Revoked))
+    }
+
+    /// The agent of this name, if it has ever attached.
+    pub fn agent_named(&self, name: &AgentName) -> Option<AgentId> {
+        let mut agents = self.set.agents.values();
+        agents
+            .find(|agent| agent.name == *name)
+            .map(|agent| agent.agent_id)
     }
 
     pub fn granted_at(&self, token: Token) -> u64 {
