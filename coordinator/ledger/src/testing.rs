@@ -241,7 +241,10 @@ pub(crate) fn end(outcome: AttemptOutcome) -> AttemptEnd {
             AttemptOutcome::Failed => Some(Exit::Code(1)),
             _ => None,
         },
-        started_at: Some(WallMs(1)),
+        started_at: match outcome {
+            AttemptOutcome::Refused | AttemptOutcome::NeverStarted => None,
+            _ => Some(WallMs(1)),
+        },
         ended_at: WallMs(2),
         cpu: DurationMs(5),
         memory_bytes_peak: 4096,

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use protocol::attempt::{AttemptEnd, AttemptOutcome};
 use protocol::{AgentId, Rule, Token};
 use serde::{Deserialize, Serialize};
@@ -30,10 +32,11 @@ impl Finish {
         let mut run = context.run(attempt.run_id)?;
         let mut shard = context.shard(attempt.run_id, attempt.shard)?;
         if shard.lease().is_some_and(|lease| lease.token == token) {
-            context.end_attempt_by_receipt(token, &self.end)?;
-            context.settle(&mut run, &mut shard, self.ended(&attempt))?;
+            let end = self.believed(&attempt);
+            context.end_attempt_by_receipt(token, &end)?;
+            context.settle(&mut run, &mut shard, ended(&end, &attempt))?;
         } else if shard.token == Some(token) {
-            self.correct_presumed_end(context, &mut run, &mut shard)?;
+            self.correct_presumed_end(context, &attempt, &mut run, &mut shard)?;
         } else {
             return self.note_stale(context, &attempt, &mut run, &mut shard);
         }
@@ -46,13 +49,14 @@ impl Finish {
     fn correct_presumed_end(
         &self,
         context: &mut Context<'_>,
+        attempt: &Attempt,
         run: &mut Run,
         shard: &mut Shard,
     ) -> Result<(), Stop> {
         if !context.rules.on(Rule::ReceiptCountsWithCurrentToken) {
             return Err(Refusal::NotCurrent { token: self.token }.into());
         }
-        context.end_attempt_by_receipt(self.token, &self.end)?;
+        context.end_attempt_by_receipt(self.token, &self.believed(attempt))?;
         let undecided = matches!(
             shard.row.state,
             ShardState::Pending { .. } | ShardState::NeedsConfirmation
@@ -76,18 +80,43 @@ impl Finish {
         context.note_stale_receipt(self.token, self.end.outcome)?;
         let settles = !context.rules.on(Rule::StaleReceiptChangesNothing);
         if settles && !run.row.state.is_final() {
-            context.settle(run, shard, self.ended(attempt))?;
+            context.settle(run, shard, ended(&self.believed(attempt), attempt))?;
         }
         Ok(Done::Finished { counted: settles })
     }
 
-    fn ended(&self, attempt: &Attempt) -> Ended {
-        Ended {
-            outcome: self.end.outcome,
-            exit: self.end.exit,
-            out_of_memory: self.end.out_of_memory,
-            started: self.end.started_at.is_some() || attempt.started_at.is_some(),
+    /// What the host said, unless it calls "never begun" what is known to have begun: then nobody
+    /// knows what it did, whatever made the host forget.
+    fn believed(&self, attempt: &Attempt) -> Cow<'_, AttemptEnd> {
+        let never_began = matches!(
+            self.end.outcome,
+            AttemptOutcome::Refused | AttemptOutcome::NeverStarted
+        );
+        if !never_began || !has_started(&self.end, attempt) {
+            return Cow::Borrowed(&self.end);
         }
+        let said = self.end.reason.as_deref().unwrap_or("no reason");
+        let outcome = self.end.outcome.as_str();
+        Cow::Owned(AttemptEnd {
+            outcome: AttemptOutcome::Lost,
+            reason: Some(format!(
+                "it had begun, and its host called it {outcome}: {said}"
+            )),
+            ..self.end.clone()
+        })
+    }
+}
+
+fn has_started(end: &AttemptEnd, attempt: &Attempt) -> bool {
+    end.started_at.is_some() || attempt.started_at.is_some()
+}
+
+fn ended(end: &AttemptEnd, attempt: &Attempt) -> Ended {
+    Ended {
+        outcome: end.outcome,
+        exit: end.exit,
+        out_of_memory: end.out_of_memory,
+        started: has_started(end, attempt),
     }
 }
 
@@ -97,7 +126,7 @@ mod tests {
     use protocol::{DurationMs, JobId, RunId, SessionId, WallMs};
 
     use super::*;
-    use crate::command::{AttachAgent, CancelRun, Confirm, Expire, Verdict};
+    use crate::command::{AttachAgent, CancelRun, Confirm, Expire, MarkStarted, Verdict};
     use crate::rows::RunState;
     use crate::testing::{Bed, attach, end, finish};
 
@@ -242,6 +271,9 @@ mod tests {
             (Interrupted, None, true, "needs_confirmation", "pending"),
             (Interrupted, None, false, "pending", "pending"),
             (Refused, None, false, "pending", "pending"),
+            // Of one that had begun nobody can say that it never did.
+            (Refused, None, true, "needs_confirmation", "pending"),
+            (NeverStarted, None, true, "needs_confirmation", "pending"),
             (NeverStarted, None, false, "pending", "pending"),
         ] {
             let rule = Rule::UnsafeUnknownGoesToPerson;
@@ -256,6 +288,26 @@ mod tests {
                 assert_eq!(at.shard_state(), expected, "{outcome:?} {exit:?} {started}");
             }
         }
+    }
+
+    #[test]
+    fn what_had_begun_is_lost_when_its_host_says_that_it_never_began() {
+        let mut at = granted(Bed::new(), UNSAFE);
+        at.bed.ok(MarkStarted {
+            agent_id: at.agent.0,
+            token: at.token,
+            at: WallMs(1),
+        });
+        let refused = AttemptEnd {
+            reason: Some("the launch was not read".to_owned()),
+            ..end(AttemptOutcome::Refused)
+        };
+        at.bed.ok(finish(at.agent.0, at.token, refused));
+        assert_eq!(at.shard_state(), "needs_confirmation");
+        assert_eq!(
+            at.bed.view("SELECT outcome, reason FROM attempt_view"),
+            ["lost|it had begun, and its host called it refused: the launch was not read"]
+        );
     }
 
     #[test]
