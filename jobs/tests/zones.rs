@@ -94,8 +94,8 @@ fn around_changes_the_engine_agrees_with_a_walk_along_local_time() {
 fn the_next_instant_is_later(tz: Tz, change: Change) {
     for cron in ["0,30 0-4 * * *", "*/30 * * * *"] {
         let schedule = schedule(cron, tz);
-        let end = WallMs((change.at + DAY) * 1000);
-        let mut at = WallMs((change.at - DAY) * 1000);
+        let end = WallMs((change.at + DAY / 4) * 1000);
+        let mut at = WallMs((change.at - DAY / 4) * 1000);
         while at < end {
             let next = schedule.next_after(at, at).unwrap();
             assert!(next.at > at, "{cron} {tz}: {} after {at}", next.at);
