@@ -3,16 +3,18 @@
 //! A client that connects and says nothing, sends a request a byte at a time, or stops reading in
 //! the middle of an answer, would keep its place for ever. So a request must come soon, and the
 //! answer to it must have begun soon after its first byte; and a connection on which nothing moves
-//! is given up.
+//! is given up. Only while an output is followed may there be nothing to move for hours.
 
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -65,12 +67,48 @@ impl Listener for ApiListener {
     }
 }
 
+/// Whether the answer that a connection carries waits for what others write, for as long as they
+/// like. One request at a time is carried out on it.
+#[derive(Clone, Default)]
+pub(crate) struct Patience(Arc<AtomicBool>);
+
+/// Ends with the answer.
+pub(crate) struct Patient(Patience);
+
+impl Patience {
+    pub(crate) fn begin(self) -> Patient {
+        self.0.store(true, Ordering::Relaxed);
+        Patient(self)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Patient {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Connected<IncomingStream<'_, ApiListener>> for Patience {
+    fn connect_info(stream: IncomingStream<'_, ApiListener>) -> Patience {
+        stream.io().patience.clone()
+    }
+}
+
 pub(crate) struct ApiStream {
     stream: TcpStream,
+    patience: Patience,
     /// When it is given up.
     limit: Pin<Box<Sleep>>,
     /// A request is arriving or being carried out; its answer has not begun.
     asked: bool,
+    /// As of the last look.
+    is_patient: bool,
+    /// While patient: the client has left no room for what is to be written.
+    is_full: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -78,8 +116,11 @@ impl ApiStream {
     fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> ApiStream {
         ApiStream {
             stream,
+            patience: Patience::default(),
             limit: Box::pin(sleep(FIRST_BYTE_LIMIT)),
             asked: false,
+            is_patient: false,
+            is_full: false,
             _place: place,
         }
     }
@@ -99,7 +140,28 @@ impl ApiStream {
     /// Something of an answer has gone.
     fn note_written(&mut self) {
         self.asked = false;
+        self.is_full = false;
         self.give_up_in(IDLE_LIMIT);
+    }
+
+    /// Looks whether an output is followed. The last movement may be hours ago when that ends.
+    fn note_patience(&mut self) {
+        if self.is_patient != self.patience.is_asked() {
+            self.is_patient = !self.is_patient;
+            self.give_up_in(IDLE_LIMIT);
+        }
+    }
+
+    /// Looks what became of a write. Where an output is followed, the last movement may be hours
+    /// ago when the client first leaves no room.
+    fn note_write<T>(&mut self, polled: &Poll<io::Result<T>>) {
+        self.note_patience();
+        if polled.is_ready() {
+            self.note_written();
+        } else if self.is_patient && !self.is_full {
+            self.is_full = true;
+            self.give_up_in(IDLE_LIMIT);
+        }
     }
 
     /// Passes on what is ready, and ends the wait for what is too late.
@@ -129,6 +191,10 @@ impl AsyncRead for ApiStream {
         if buffer.filled().len() > before {
             self.note_read();
         }
+        self.note_patience();
+        if self.is_patient {
+            return polled;
+        }
         self.until_limit(cx, polled)
     }
 }
@@ -140,9 +206,7 @@ impl AsyncWrite for ApiStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        if polled.is_ready() {
-            self.note_written();
-        }
+        self.note_write(&polled);
         self.until_limit(cx, polled)
     }
 
@@ -160,13 +224,91 @@ impl AsyncWrite for ApiStream {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
-        if polled.is_ready() {
-            self.note_written();
-        }
+        self.note_write(&polled);
         self.until_limit(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    async fn connected() -> (ApiStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).await.unwrap();
+        let (mut stream, _) = ApiListener::new(listener).accept().await;
+        stream.note_written();
+        (stream, client)
+    }
+
+    /// As though nothing had moved for longer than anything may take.
+    fn pass_time(stream: &mut ApiStream) {
+        let before = Instant::now() - IDLE_LIMIT;
+        stream.limit.as_mut().reset(before);
+    }
+
+    /// Whether the connection is given up by whoever waits for something to read, or to write.
+    fn gives_up(stream: &mut ApiStream, write: bool) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut stream = Pin::new(stream);
+        let result = if write {
+            // Few and large: a task that does very much in one go is made to wait.
+            let large = vec![b'x'; 1 << 20];
+            let mut polled = Poll::Ready(Ok(0));
+            while let Poll::Ready(Ok(_)) = polled {
+                polled = stream.as_mut().poll_write(&mut cx, &large);
+            }
+            polled.map(|written| written.map(drop))
+        } else {
+            let mut room = [0; 16];
+            stream.poll_read(&mut cx, &mut ReadBuf::new(&mut room))
+        };
+        match result {
+            Poll::Pending => false,
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => true,
+            Poll::Ready(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_on_which_nothing_moves_is_given_up() {
+        let (mut stream, _client) = connected().await;
+        assert!(!gives_up(&mut stream, false));
+        pass_time(&mut stream);
+        assert!(gives_up(&mut stream, false));
+    }
+
+    #[tokio::test]
+    async fn where_an_output_is_followed_silence_is_no_reason_to_give_up() {
+        let (mut stream, _client) = connected().await;
+        let patient = stream.patience.clone().begin();
+        assert!(!gives_up(&mut stream, false));
+        pass_time(&mut stream);
+        assert!(!gives_up(&mut stream, false));
+        drop(patient);
+        assert!(
+            !gives_up(&mut stream, false),
+            "its end counts as a movement"
+        );
+        pass_time(&mut stream);
+        assert!(gives_up(&mut stream, false));
+    }
+
+    #[tokio::test]
+    async fn who_follows_and_does_not_read_is_given_up() {
+        let (mut stream, _client) = connected().await;
+        let _patient = stream.patience.clone().begin();
+        assert!(!gives_up(&mut stream, false));
+        pass_time(&mut stream);
+        assert!(!gives_up(&mut stream, true), "until now there was room");
+        pass_time(&mut stream);
+        assert!(gives_up(&mut stream, true));
     }
 }

@@ -33,6 +33,7 @@ use crate::roster::Roster;
 use crate::token::ApiToken;
 use error::ApiError;
 pub(crate) use listener::ApiListener;
+use listener::Patience;
 pub(crate) use output::OpenOutputs;
 pub(crate) use readers::Readers;
 
@@ -64,7 +65,8 @@ pub(crate) async fn serve(
     api: Api,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    axum_serve(listener, router(api))
+    let service = router(api).into_make_service_with_connect_info::<Patience>();
+    axum_serve(listener, service)
         .with_graceful_shutdown(stop)
         .await
 }

@@ -102,6 +102,18 @@ fn a_follower_gets_what_is_there_at_once_and_its_going_reaches_the_host() {
 }
 
 #[test]
+#[ignore = "make test-full: waits for longer than the API keeps a connection on which nothing moves"]
+fn a_follower_of_a_silent_output_is_kept() {
+    let house = House::new();
+    let (coordinator, agent, token, path) = running(&house);
+    agent.has_output(token, &printed(b"so far\n"), End::Open);
+    let _followed = ask(&coordinator, &format!("{path}?follow=true"));
+    wait_for("the reader", || agent.readers().pop());
+    std::thread::sleep(std::time::Duration::from_secs(63));
+    assert_eq!(agent.readers().len(), 1);
+}
+
+#[test]
 fn more_readers_of_one_host_than_it_can_serve_are_refused_and_told_so() {
     let house = House::new();
     let (coordinator, agent, token, path) = running(&house);

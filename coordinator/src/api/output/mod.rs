@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use http_body::Frame;
@@ -30,6 +30,7 @@ use transport::{BulkReceiver, BulkSender, Connection};
 use super::Api;
 use super::error::ApiError;
 use super::input::{Params, ShardPath, parse};
+use super::listener::{Patience, Patient};
 use super::runs::detail;
 use crate::exit::causes;
 use form::{Form, Former, Source};
@@ -67,6 +68,7 @@ pub(super) struct LogQuery {
 /// `GET /api/v1/runs/{id}/shards/{shard}/log`: what the attempt wrote.
 pub(super) async fn log(
     State(api): State<Api>,
+    ConnectInfo(patience): ConnectInfo<Patience>,
     ShardPath(run, shard): ShardPath,
     Params(query): Params<LogQuery>,
 ) -> Result<Response, ApiError> {
@@ -127,6 +129,7 @@ pub(super) async fn log(
                 follow: query.follow,
                 former: Former::new(query.format, source),
                 place,
+                _patient: query.follow.then(|| patience.begin()),
             };
             Ok(respond(attempt.token, query.format, passage))
         }
@@ -235,6 +238,8 @@ struct Passage {
     follow: bool,
     former: Former,
     place: OpenOutput,
+    /// Where it is followed.
+    _patient: Option<Patient>,
 }
 
 impl Passage {
