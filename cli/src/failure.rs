@@ -5,7 +5,7 @@ use std::io;
 
 use protocol::api::ErrorBody;
 
-use crate::text::{LINE_WIDTH, wrap};
+use crate::text::{LINE_WIDTH, wrap_prose};
 
 /// Exit statuses, as `matins --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,10 @@ impl fmt::Display for Told {
         .enumerate()
         {
             let indent = " ".repeat(label.len());
-            for (j, line) in wrap(text, LINE_WIDTH - label.len()).iter().enumerate() {
+            for (j, line) in wrap_prose(text, LINE_WIDTH - label.len())
+                .iter()
+                .enumerate()
+            {
                 if i + j > 0 {
                     f.write_str("\n")?;
                 }

@@ -116,10 +116,53 @@ impl Table {
 /// Breaks text into lines of at most `width` columns: at a space, or else after a `/`, `-` or `_`,
 /// or where it must be anywhere. Line breaks in the text stay.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    lines_of(text, |rest| line_end(rest, width))
+}
+
+/// The same for sentences: what stands between backticks is to be copied, and stays in one line
+/// even where that is longer.
+pub(crate) fn wrap_prose(text: &str, width: usize) -> Vec<String> {
+    lines_of(text, |rest| {
+        let end = line_end(rest, width)?;
+        Some(end)
+            .map(|end| outside_of_code(rest, end))
+            .filter(|&end| end < rest.len())
+    })
+}
+
+/// Where a line ends that would end in the midst of code: before it, or behind it where the line
+/// begins with it.
+fn outside_of_code(text: &str, end: usize) -> usize {
+    let mut from = 0;
+    while let Some((open, close)) = next_code(text, from) {
+        if end <= open {
+            break;
+        }
+        if end < close {
+            // Whatever clings to the code goes with it.
+            let before = text[..open].rfind(' ').map_or(0, |blank| blank + 1);
+            let behind = text[close..]
+                .find(' ')
+                .map_or(text.len(), |blank| close + blank);
+            return if before > 0 { before } else { behind };
+        }
+        from = close;
+    }
+    end
+}
+
+/// From where to where the first code behind `from` stands, its backticks included.
+fn next_code(text: &str, from: usize) -> Option<(usize, usize)> {
+    let open = from + text[from..].find('`')?;
+    let close = open + 1 + text[open + 1..].find('`')?;
+    Some((open, close + 1))
+}
+
+fn lines_of(text: &str, end_of_line: impl Fn(&str) -> Option<usize>) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.split('\n') {
         let mut rest = paragraph.trim_end();
-        while let Some(end) = line_end(rest, width) {
+        while let Some(end) = end_of_line(rest) {
             lines.push(rest[..end].trim_end().to_owned());
             rest = rest[end..].trim_start_matches(' ');
         }
@@ -219,6 +262,24 @@ mod tests {
             ("账", 1, vec!["账"]),
         ] {
             assert_eq!(wrap(text, width), expected, "{text:?} in {width}");
+        }
+    }
+
+    #[test]
+    fn prose_keeps_code_whole() {
+        for (text, width, expected) in [
+            ("write `a b` now", 8, vec!["write", "`a b`", "now"]),
+            (
+                "write (`a b c d e`) now",
+                8,
+                vec!["write", "(`a b c d e`)", "now"],
+            ),
+            ("`a b c d e f`", 4, vec!["`a b c d e f`"]),
+            ("a ` b c d", 4, vec!["a `", "b c", "d"]),
+            ("`a`, `b c`, `d`", 6, vec!["`a`,", "`b c`,", "`d`"]),
+            ("a\n`b c d`", 4, vec!["a", "`b c d`"]),
+        ] {
+            assert_eq!(wrap_prose(text, width), expected, "{text:?} in {width}");
         }
     }
 

@@ -166,7 +166,7 @@ fn a_sentence_and_what_may_surprise() {
             "Etc/UTC",
             &[
                 "At 03:00 on Saturday and Sunday.",
-                "the step 90 is longer than the minute field, which so names 0 alone",
+                "the minute `*/90` steps past 59: it fires at minute 0 only, every hour",
             ],
         ),
         (

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs::{Explanation, Manifest, Schedule, ScheduleSpec};
+use jobs::{Explanation, Manifest, Schedule, ScheduleError, ScheduleSpec, Warning};
 use protocol::api::JobDetail;
 use protocol::{JobName, WallMs};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::clock::now;
 use crate::commands::apply::read_all;
 use crate::failure::Failure;
 use crate::output::{print, print_json, talk};
-use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
+use crate::text::{LINE_WIDTH, Table, count, printable, wrap_prose};
 
 /// A schedule and where it is from.
 struct Asked {
@@ -56,14 +56,15 @@ fn of_expression(options: &Next, cron: &str, after: WallMs) -> Result<Asked, Fai
         timezone: options.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
         dialect: options.dialect.map(Into::into).unwrap_or_default(),
     };
-    let schedule = Schedule::parse(&spec).map_err(|error| {
+    let schedule = Schedule::parse_whole(&spec).map_err(|errors| {
+        let lines = |line: &dyn Fn(&ScheduleError) -> String| {
+            let lines: Vec<String> = errors.iter().map(|error| printable(&line(error))).collect();
+            lines.join("\n")
+        };
         Failure::bad_input(
             format!("reading the schedule in the dialect {}", spec.dialect),
-            printable(&format!(
-                "{} `{}` {}",
-                error.field, error.text, error.reason
-            )),
-            printable(&error.remedy),
+            lines(&|error| format!("{} `{}` {}", error.field, error.text, error.reason)),
+            lines(&|error| error.remedies(|name, value| format!("--{name} {value}"))),
         )
     })?;
     Ok(Asked {
@@ -157,6 +158,11 @@ fn show_json(options: &Next, asked: &[Asked], after: WallMs) -> Result<(), Failu
         if let Some(shortage) = asked.shortage(options, fires.len(), after) {
             talk(&shortage);
         }
+        if !options.explain {
+            for warning in striking(&asked.schedule, after) {
+                talk(&format!("{}warning: {warning}", asked.name()));
+            }
+        }
         let mut answer: Value = fires.iter().map(|fire| fire.at.to_rfc3339()).collect();
         if options.explain {
             answer = explained(asked.schedule.explain(after), answer);
@@ -204,6 +210,11 @@ fn show_text(options: &Next, asked: &Asked, after: WallMs) -> String {
     );
     if options.explain {
         text.push_str(&words(&asked.schedule.explain(after)));
+    } else {
+        for line in striking(&asked.schedule, after).iter().flat_map(marked) {
+            text.push_str(&line);
+            text.push('\n');
+        }
     }
     let fires = asked.fires(options, after);
     let faces: Vec<_> = fires.iter().map(|fire| asked.schedule.face(fire)).collect();
@@ -235,17 +246,28 @@ fn show_text(options: &Next, asked: &Asked, after: WallMs) -> String {
     text
 }
 
-/// The sentence, the warnings set off by `!`, and an empty line.
+/// What is said of a schedule without asking, because it does almost surely not what is meant.
+pub(crate) fn striking(schedule: &Schedule, after: WallMs) -> Vec<Warning> {
+    let mut warnings = schedule.explain(after).warnings;
+    warnings.retain(Warning::is_striking);
+    warnings
+}
+
+/// The sentence, the warnings, and an empty line.
 fn words(explanation: &Explanation) -> String {
-    let mut lines = wrap(&explanation.sentence, LINE_WIDTH);
-    for warning in &explanation.warnings {
-        let parts = wrap(&warning.to_string(), LINE_WIDTH - 4);
-        lines.extend(parts.iter().enumerate().map(|(i, part)| {
-            let mark = if i == 0 { "  ! " } else { "    " };
-            format!("{mark}{part}")
-        }));
-    }
+    let mut lines = wrap_prose(&explanation.sentence, LINE_WIDTH);
+    lines.extend(explanation.warnings.iter().flat_map(marked));
     lines.join("\n") + "\n\n"
+}
+
+/// A warning set off by `!`.
+fn marked(warning: &Warning) -> Vec<String> {
+    let parts = wrap_prose(&warning.to_string(), LINE_WIDTH - 4);
+    let lines = parts.iter().enumerate().map(|(i, part)| {
+        let mark = if i == 0 { "  ! " } else { "    " };
+        format!("{mark}{part}")
+    });
+    lines.collect()
 }
 
 /// `+08:00`, with seconds where an old zone has some.

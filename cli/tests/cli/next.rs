@@ -184,14 +184,14 @@ fn a_wrong_schedule_is_status_2_and_one_message() {
             &["0 0 * * 5#3"][..],
             &["day of week `5#3`", "0 0 0 ? * 6#3"][..],
         ),
-        (&["0 30 2 * * ?"], &["has 6 fields", "dialect to quartz"]),
+        (&["0 30 2 * * ?"], &["has 6 fields", "--dialect quartz"]),
         (
             &["30 2 * * *", "--dialect", "quartz"],
             &["has 5 fields", "vixie"],
         ),
         (
             &["0 0 * * 7", "--dialect", "k8s"],
-            &["sun", "dialect to vixie"],
+            &["sun", "--dialect vixie"],
         ),
         (&[""], &["has 0 fields"]),
         // A field alone, though a job could have that name.
@@ -218,6 +218,46 @@ fn a_wrong_schedule_is_status_2_and_one_message() {
     place
         .matins(&["next", "finance/reconcile"])
         .refused_with_remedy(3, &["matins dev"]);
+}
+
+/// What almost surely does not do what is meant is said without asking, beside the answer.
+#[test]
+fn a_step_past_its_field_is_warned_of() {
+    let place = Place::new();
+    let mut arguments = vec!["next", "*/90 * * * *", "--count", "1"];
+    let out = place.matins(&arguments).done();
+    fits(&out);
+    for words in ["steps past 59", "`0 0-21/3 * * *`", "`30 1-22/3 * * *`"] {
+        assert!(out.contains(words), "{words} in {out}");
+    }
+    arguments.extend(["--output", "json"]);
+    let said = place.matins(&arguments);
+    assert!(said.stderr.contains("steps past 59"), "{said:?}");
+    let answer: Value = serde_json::from_str(&said.done()).unwrap();
+    assert_eq!(answer.as_array().unwrap().len(), 1);
+    // The two that are named are the 90 minutes.
+    let of = |expr: &str, count: &str| {
+        let after = "2026-01-01T23:59:00Z";
+        fires(
+            &place,
+            &[expr, "--after", after, "--count", count, "-o", "json"],
+        )
+    };
+    let mut both = [of("0 0-21/3 * * *", "8"), of("30 1-22/3 * * *", "8")].concat();
+    both.sort();
+    assert_eq!(both.len(), 16);
+    assert!(
+        both[1].contains("T01:30") && both[15].contains("T22:30"),
+        "{both:?}"
+    );
+}
+
+#[test]
+fn expression_and_zone_are_refused_together() {
+    let place = Place::new();
+    place
+        .matins(&["next", "0 8-20-12 * * *", "--timezone", "Asia/Shangai"])
+        .refused_with_remedy(2, &["`8-20/12`", "`Asia/Shanghai`"]);
 }
 
 #[test]
@@ -262,7 +302,7 @@ fn manifests_are_asked_by_name() {
     );
     place.matins(&["next", "-f", "jobs"]).refused(
         2,
-        &["jobs/c.yaml:5", "dialect to quartz", "nothing was computed"],
+        &["jobs/c.yaml:5", "dialect: quartz", "nothing was computed"],
     );
 }
 

@@ -231,7 +231,8 @@ fn schedule(top: &Section, problems: &mut Problems) -> Option<Schedule> {
         };
         let what = format!("{part}`{}` {}", error.text, error.reason);
         if let Some(cell) = section.find(field) {
-            cell.refuse(what, error.remedy, problems);
+            let remedy = error.remedies(|name, value| format!("{name}: {value}"));
+            cell.refuse(what, remedy, problems);
         }
     }
     None

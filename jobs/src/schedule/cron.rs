@@ -7,7 +7,9 @@ use chrono::{Datelike, NaiveDate};
 
 use super::dialect::YEAR;
 use super::error::ScheduleError;
+use super::explain::sentence;
 use super::expression::{DayField, Expression, Items};
+use super::foreign;
 use super::month_day::MonthDay;
 
 pub(super) const SECONDS_A_DAY: i64 = 86_400;
@@ -109,14 +111,7 @@ impl Cron {
             "cron",
             text,
             format!("would never fire: no month it names has such a day {when}"),
-            format!(
-                "write a day that exists, for example `{}`, or another month",
-                if expression.grammar.has_day_words() {
-                    "L"
-                } else {
-                    "28-31"
-                }
-            ),
+            existing_day(expression, text),
         ))
     }
 
@@ -302,6 +297,36 @@ impl Cron {
     }
 }
 
+/// What to write in place of an expression whose months have no such day.
+fn existing_day(expression: &Expression, text: &str) -> String {
+    let with_day = |day: &str| {
+        let mut fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        fields[expression.day_at()] = day;
+        foreign::in_words(&fields.join(" "), expression.grammar)
+    };
+    if expression.weekdays != DayField::NoValue && expression.grammar.has_day_words() {
+        return "write another weekday, the last as `7L` is, or other months".to_owned();
+    }
+    if expression.grammar.has_day_words() {
+        return format!("write {}, or other months", with_day("L"));
+    }
+    let months = sentence::sorted(&expression.months);
+    let longest = months.iter().map(|month| days_at_most(*month)).max();
+    let names = sentence::list(months.iter().map(|&month| sentence::month(month)), "and");
+    let (days, last) = match (longest, months.len()) {
+        (Some(29), _) => ("has 28 days, 29 in leap years".to_owned(), 28),
+        (Some(longest), 1) => (format!("has {longest} days"), longest),
+        (longest, _) => {
+            let longest = longest.unwrap_or(28);
+            (format!("have at most {longest} days"), longest)
+        }
+    };
+    format!(
+        "{names} {days}: write {}, or other months",
+        with_day(&last.to_string())
+    )
+}
+
 impl Days {
     fn compile(expression: &Expression) -> Days {
         const ALL_DATES: u32 = !1;
@@ -333,6 +358,14 @@ impl Days {
             weekdays,
             either: expression.is_either_day(),
         }
+    }
+}
+
+fn days_at_most(month: u16) -> u16 {
+    match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
     }
 }
 

@@ -1,8 +1,9 @@
 //! A cron expression as written: fields of items, not yet the times they name.
 
 use super::dialect::{Dialect, Grammar, Question};
-use super::error::ScheduleError;
+use super::error::{Beside, ScheduleError, Setting};
 use super::field::{Field, Item};
+use super::foreign;
 use super::month_day::MonthDay;
 use crate::shown::shown;
 
@@ -74,12 +75,23 @@ impl Expression {
             .strip_prefix("CRON_TZ=")
             .or_else(|| first.strip_prefix("TZ="))
         {
-            return Err(ScheduleError::new(
-                "cron",
-                text,
-                "has the zone in it",
-                format!("leave that out and write `{}` as the timezone", shown(zone)),
-            ));
+            let rest = text.trim_start()[first.len()..].trim();
+            if let Err(mut error) = Expression::parse(rest, grammar) {
+                error.reason.push_str(", and before it stands the zone");
+                error.remedy = format!(
+                    "{}; the zone is no part of it: set the timezone `{}`",
+                    error.remedy,
+                    shown(zone)
+                );
+                return Err(error);
+            }
+            let mut error = ScheduleError::new("cron", text, "has the zone in it", "");
+            error.beside = Some(Box::new(Beside {
+                setting: Setting::Timezone(shown(zone)),
+                cron: Some(rest.to_owned()),
+                first: true,
+            }));
+            return Err(error);
         }
         Expression::parse_fields(text, grammar)
     }
@@ -91,9 +103,9 @@ impl Expression {
             .collect();
         let most = grammar.fields.len();
         if written.len() > most || written.len() < most - grammar.optional {
-            return Err(refuse_count(text, written.len(), grammar));
+            return Err(foreign::refuse_count(text, &written, grammar));
         }
-        let mut fields = grammar.fields.iter().zip(written).peekable();
+        let mut fields = grammar.fields.iter().zip(written.iter().copied());
         let mut next = || fields.next().expect("their number was compared");
         let items = |(field, text): (&'static Field, &str)| {
             let items = field.parse(grammar, text)?;
@@ -122,43 +134,60 @@ impl Expression {
             day_field,
             years,
         };
-        expression.check_one_day_field(day, weekday)?;
+        expression.check_one_day_field(&written)?;
         Ok(expression)
     }
 
     /// Where a field can say nothing, exactly one of the two must. `*` in both is taken for it:
     /// Spring's schedules are written so, and nothing else can be meant.
-    fn check_one_day_field(&self, day: &str, weekday: &str) -> Result<(), ScheduleError> {
+    fn check_one_day_field(&self, written: &[&str]) -> Result<(), ScheduleError> {
         if self.grammar.question != Question::NoValue {
             return Ok(());
         }
+        let (day, weekday) = (written[self.day_at()], written[self.day_at() + 2]);
+        let with = |day: &str, weekday: &str| {
+            let mut fields = written.to_vec();
+            fields[self.day_at()] = day;
+            fields[self.day_at() + 2] = weekday;
+            foreign::in_words(&fields.join(" "), self.grammar)
+        };
+        let both = |other: &str, text: &str| {
+            format!("names days, and so does the {other} `{text}`: Quartz takes one of the two")
+        };
         let (field, text, reason, remedy) = match (&self.days, &self.weekdays) {
             (DayField::NoValue, DayField::NoValue) => (
                 self.weekday_field,
                 weekday,
                 "leaves the days to the day of month, which says `?` too".to_owned(),
-                "write `*` as day of month for every day",
+                format!("write {}", with("*", "?")),
             ),
             (DayField::NoValue, _) | (_, DayField::NoValue) => return Ok(()),
             _ if day == "*" && weekday == "*" => return Ok(()),
             _ if day == "*" => (
                 self.day_field,
                 day,
-                format!(
-                    "names days, and so does the day of week `{weekday}`: Quartz takes one of the two"
-                ),
-                "write `?` as day of month",
+                both("day of week", weekday),
+                format!("write {}", with("?", weekday)),
+            ),
+            _ if weekday == "*" => (
+                self.weekday_field,
+                weekday,
+                both("day of month", day),
+                format!("write {}", with(day, "?")),
             ),
             _ => (
                 self.weekday_field,
                 weekday,
-                format!(
-                    "names days, and so does the day of month `{day}`: Quartz takes one of the two"
-                ),
-                "write `?` in one of them, or make a job of each",
+                both("day of month", day),
+                format!("write {} or {}", with("?", weekday), with(day, "?")),
             ),
         };
         Err(field.refuse(text, reason, remedy))
+    }
+
+    /// Which field, counted from 0, is the day of month.
+    pub(super) fn day_at(&self) -> usize {
+        self.grammar.fields.len() - self.grammar.optional - 3
     }
 
     /// Both day fields are `*`, which is taken for `?` in one of them.
@@ -216,25 +245,6 @@ fn parse_day(
         return Ok(DayField::MonthDay(day));
     }
     field.parse(grammar, text).map(DayField::Items)
-}
-
-fn refuse_count(text: &str, found: usize, grammar: &Grammar) -> ScheduleError {
-    let right = match grammar.fields.len() - grammar.optional {
-        5 => "five",
-        _ => "six or seven",
-    };
-    let plural = if found == 1 { "" } else { "s" };
-    let quartz = if right == "five" && matches!(found, 6 | 7) {
-        " (six or seven, the second first, are the dialect quartz)"
-    } else {
-        ""
-    };
-    ScheduleError::new(
-        "cron",
-        text,
-        format!("has {found} field{plural}, not {right}{quartz}"),
-        format!("write {}", grammar.form),
-    )
 }
 
 fn macro_fields(text: &str) -> Result<&'static str, ScheduleError> {

@@ -7,6 +7,7 @@
 
 use super::dialect::{Grammar, Question};
 use super::error::ScheduleError;
+use super::explain::sentence;
 use super::foreign;
 
 /// Which field, with its limits and names.
@@ -133,7 +134,7 @@ impl Field {
             return Err(self.refuse(
                 item,
                 "has more than one `-`",
-                "write ranges as low-high, several of them with commas between",
+                self.one_dash(grammar, item, low, high),
             ));
         }
         let low_value = self.parse_value(grammar, item, low)?;
@@ -157,6 +158,29 @@ impl Field {
             ));
         }
         Ok((low_value, high_value))
+    }
+
+    /// What `8-20-12` may mean.
+    fn one_dash(&self, grammar: &Grammar, item: &str, low: &str, high: &str) -> String {
+        let (high, step) = high.split_once('-').unwrap_or((high, ""));
+        let value = |text: &str| self.parse_value(grammar, item, text).ok();
+        let (Some(low_value), Some(high_value)) = (value(low), value(high)) else {
+            return "write ranges as low-high, several of them with commas between".to_owned();
+        };
+        let mut ways = vec![format!(
+            "`{low},{high}` for {low_value} and {high_value} alone"
+        )];
+        if low_value < high_value {
+            ways.push(format!(
+                "`{low}-{high}` for every {} from {low_value} to {high_value}",
+                self.name
+            ));
+            let length = high_value - low_value;
+            if let Some(step) = step.parse().ok().filter(|step| (2..=length).contains(step)) {
+                ways.push(format!("`{low}-{high}/{step}` for every {step}th of them"));
+            }
+        }
+        format!("write {}", sentence::list(ways.into_iter(), "or"))
     }
 
     fn two_ranges(&self, low: u16, high: u16) -> String {

@@ -3,10 +3,12 @@
 
 use super::cron::Cron;
 use super::dialect::{Dialect, Grammar};
-use super::error::ScheduleError;
+use super::error::{Beside, ScheduleError, Setting};
+use super::explain::sentence;
 use super::expression::Expression;
 use super::field::Field;
 use super::month_day::MonthDay;
+use crate::shown::shown;
 
 /// The refusal of a text that is no value of a field.
 pub(super) fn refuse_word(
@@ -114,6 +116,74 @@ fn refuse_day_word(field: &Field, grammar: &Grammar, item: &str) -> ScheduleErro
     )
 }
 
+/// The refusal of a text that has more or fewer fields than the dialect.
+pub(super) fn refuse_count(
+    text: &str,
+    written: &[&str],
+    grammar: &'static Grammar,
+) -> ScheduleError {
+    let found = written.len();
+    let of_five = grammar.fields.len() - grammar.optional == 5;
+    let right = if of_five { "five" } else { "six or seven" };
+    let plural = if found == 1 { "" } else { "s" };
+    let refuse = |why: &str, remedy: String| {
+        let reason = format!("has {found} field{plural}, not {right}{why}");
+        ScheduleError::new("cron", text, reason, remedy)
+    };
+    let reads = |text: &str| Expression::parse(text, grammar).is_ok();
+    if of_five
+        && matches!(found, 6 | 7)
+        && Expression::parse(text, Dialect::Quartz.grammar()).is_ok()
+    {
+        return refuse(": with so many, the first is seconds", String::new());
+    }
+    if of_five && found > 5 && reads(&written[..5].join(" ")) {
+        let (five, rest) = (written[..5].join(" "), written[5..].join(" "));
+        let what = if rest.contains(|c: char| c.is_ascii_alphabetic() || c == '/') {
+            "; in a crontab a user or a program follows here, and the program goes into `run.exec`"
+        } else {
+            ", for this dialect has neither seconds nor years"
+        };
+        return refuse(
+            &format!(": after five good ones stands `{}`", shown(&rest)),
+            format!("write `{five}`{what}"),
+        );
+    }
+    // A field was forgotten: more likely one of the last.
+    if of_five && found == 4 {
+        let whole = (0..=4).rev().find_map(|at| {
+            let mut fields = written.to_vec();
+            fields.insert(at, "*");
+            Some((at, fields.join(" "))).filter(|(_, text)| reads(text))
+        });
+        if let Some((at, whole)) = whole {
+            return refuse(
+                &format!(": probably the {} is missing", grammar.fields[at].name),
+                format!("write {}", in_words(&whole, grammar)),
+            );
+        }
+    }
+    if !of_five && let Some(quartz) = in_quartz(text).filter(|text| reads(text)) {
+        return refuse(
+            ": the seconds are missing",
+            format!("write {}, where Sunday is 1", in_words(&quartz, grammar)),
+        );
+    }
+    refuse("", format!("write {}", grammar.form))
+}
+
+/// An expression of this dialect, and in brackets what it says, where it says something.
+pub(super) fn in_words(text: &str, grammar: &'static Grammar) -> String {
+    let Ok(expression) = Expression::parse(text, grammar) else {
+        return format!("`{text}`");
+    };
+    let sentence = sentence::of(&expression);
+    let mut letters = sentence.trim_end_matches('.').chars();
+    let first = letters.next().map(|c| c.to_ascii_lowercase());
+    let words: String = first.into_iter().chain(letters).collect();
+    format!("`{text}` ({words})")
+}
+
 /// Adds to a refusal which other dialect means what its writer seems to want.
 pub(super) fn point_elsewhere(
     mut error: ScheduleError,
@@ -129,27 +199,28 @@ pub(super) fn point_elsewhere(
         .into_iter()
         .filter(|&dialect| dialect != refused_by);
     let translated = in_quartz(text)
+        .filter(|_| refused_by != Dialect::Quartz)
         .filter(|text| read(Dialect::Quartz, text).is_some_and(|e| e.has_month_day()));
-    let hint = if let Some(other) = others.find(|&dialect| read(dialect, text).is_some()) {
-        error.dialect = Some(other);
-        format!("; or set its dialect to {other}, which reads it as it stands")
-    } else if let Some(quartz) = translated {
-        if refused_by == Dialect::Quartz {
-            format!(", here perhaps `{quartz}`")
-        } else {
-            error.dialect = Some(Dialect::Quartz);
-            format!("; or set its dialect to quartz and write `{quartz}`")
-        }
-    } else {
-        return error;
+    let (dialect, cron) = match (
+        others.find(|&other| read(other, text).is_some()),
+        translated,
+    ) {
+        (Some(other), _) => (other, None),
+        (None, Some(quartz)) => (Dialect::Quartz, Some(quartz)),
+        (None, None) => return error,
     };
-    error.remedy.push_str(&hint);
+    error.beside = Some(Box::new(Beside {
+        setting: Setting::Dialect(dialect),
+        cron,
+        // What five fields cannot say.
+        first: dialect == Dialect::Quartz,
+    }));
     error
 }
 
 /// Five fields as Quartz writes them: a second in front, Sunday as 1, and `?` in the day field
 /// that says nothing. Only where exactly one of them does.
-fn in_quartz(text: &str) -> Option<String> {
+pub(super) fn in_quartz(text: &str) -> Option<String> {
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     let [minute, hour, day, month, weekday] = fields[..] else {
         return None;

@@ -24,6 +24,7 @@ mod fires;
 mod foreign;
 mod month_day;
 mod zone;
+mod zone_name;
 
 use std::collections::VecDeque;
 
@@ -33,7 +34,7 @@ use protocol::WallMs;
 use serde::{Deserialize, Serialize};
 
 pub use dialect::{Dialect, DialectError};
-pub use error::ScheduleError;
+pub use error::{Beside, ScheduleError, Setting};
 pub use explain::{Explanation, Missed, Warning};
 pub use face::{ClockNote, Face};
 pub(crate) use zone::{local_text, parse_local};
@@ -106,9 +107,9 @@ impl Schedule {
     }
 
     /// The same with the errors of expression and zone together, never an empty list.
-    pub(crate) fn parse_whole(spec: &ScheduleSpec) -> Result<Schedule, Vec<ScheduleError>> {
+    pub fn parse_whole(spec: &ScheduleSpec) -> Result<Schedule, Vec<ScheduleError>> {
         let rule = Rule::parse(&spec.cron, spec.dialect);
-        let (tz, rule) = match (parse_zone(&spec.timezone), rule) {
+        let (tz, rule) = match (zone_name::parse(&spec.timezone), rule) {
             (Ok(tz), Ok(rule)) => (tz, rule),
             (tz, rule) => return Err(rule.err().into_iter().chain(tz.err()).collect()),
         };
@@ -348,32 +349,6 @@ fn seconds(after: WallMs, through: WallMs) -> (i64, i64) {
     let after = after.0.clamp(FIRST.0 - 1, LAST.0);
     let through = through.0.clamp(FIRST.0 - 1, LAST.0);
     (after.div_euclid(1000), through.div_euclid(1000))
-}
-
-fn parse_zone(name: &str) -> Result<Tz, ScheduleError> {
-    name.parse().map_err(|_| {
-        let remedy = match likely_zone(name) {
-            Some(likely) => format!("did you mean `{likely}`?"),
-            None => "write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC"
-                .to_owned(),
-        };
-        ScheduleError::new("timezone", name, "is not a known time zone", remedy)
-    })
-}
-
-/// The zone of a city written alone, or a name with a slip in it. An abbreviation has none: CST is
-/// four zones, and what is near to it in letters is far from it on the globe. `GMT+8` has none
-/// either: in `Etc/GMT+8` the sign means the other direction.
-fn likely_zone(name: &str) -> Option<&'static str> {
-    let known = || chrono_tz::TZ_VARIANTS.iter().map(|tz| tz.name());
-    let city = name.trim().replace(' ', "_");
-    let is_city = |zone: &&str| {
-        zone.rsplit_once('/')
-            .is_some_and(|(area, last)| area != "Etc" && last.eq_ignore_ascii_case(&city))
-    };
-    known()
-        .find(is_city)
-        .or_else(|| crate::nearest::nearest(name, known()).filter(|_| name.contains('/')))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[("schedule", "schedule: { cron: @daily, timezone: GMT+8 }")],
         &[
             "5:19: schedule.cron: `@daily` begins with a character that YAML keeps for itself; put it in quotes: `cron: \"@daily\"`",
-            "5:37: schedule.timezone: `GMT+8` is not a known time zone; write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC",
+            "5:37: schedule.timezone: `GMT+8` is a distance from UTC, and no zone; write the zone of a place, for example Asia/Shanghai; for the bare distance write `Etc/GMT-8`, where the sign is the other way round",
         ],
     ),
     // Commas without quotes, in braces.

@@ -11,7 +11,7 @@ use protocol::JobName;
 
 use crate::failure::Failure;
 use crate::output::talk;
-use crate::text::{LINE_WIDTH, count, printable, wrap};
+use crate::text::{LINE_WIDTH, count, printable, wrap_prose};
 
 /// Every manifest of these files and directories, or everything that is wrong with them.
 /// Problems are said as they would be by a compiler; the failure only counts them, and says that
@@ -48,13 +48,20 @@ pub(crate) fn read_all(paths: &[PathBuf], done: &str) -> Result<Vec<Manifest>, F
     for problem in &problems {
         talk(&show_problem(problem));
     }
+    let place = match files.as_slice() {
+        [file] => file.display().to_string(),
+        files => count(files.len() as u64, "manifest file"),
+    };
     Err(Failure::bad_input(
-        format!("reading {}", count(files.len() as u64, "manifest file")),
+        format!("reading {place}"),
         format!(
-            "{} found, so nothing was {done}",
+            "{}, said above; nothing was {done}",
             count(problems.len() as u64, "problem")
         ),
-        "correct them and try again",
+        match problems.len() {
+            1 => "mend it and run this again",
+            _ => "mend them and run this again",
+        },
     ))
 }
 
@@ -182,7 +189,7 @@ fn show_problem(problem: &Problem) -> String {
     let mut text = format!("{}{place}: {}", problem.file, problem.field);
     text.truncate(text.trim_end().len());
     for part in [&problem.what, &problem.remedy] {
-        for line in wrap(&printable(part), LINE_WIDTH - 4) {
+        for line in wrap_prose(&printable(part), LINE_WIDTH - 4) {
             text.push_str("\n    ");
             text.push_str(&line);
         }

@@ -15,10 +15,12 @@ use serde_json::json;
 
 use crate::args::Apply;
 use crate::client::Client;
+use crate::clock::now;
 use crate::commands::asking_user;
+use crate::commands::next::striking;
 use crate::failure::{Failure, Status, Told};
 use crate::output::{Format, print, print_json, talk};
-use crate::text::{Table, count};
+use crate::text::{LINE_WIDTH, Table, count, printable, wrap_prose};
 pub(crate) use files::read_all;
 
 /// What became of the manifests that were sent.
@@ -32,6 +34,12 @@ pub(crate) struct Applied {
 pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
     let manifests = read_all(&options.files, "applied")?;
     let client = options.asking.target.find()?;
+    for manifest in &manifests {
+        for warning in striking(manifest.schedule(), now()) {
+            let text = format!("warning: {}: schedule.cron: {warning}", manifest.name);
+            talk(&wrap_prose(&printable(&text), LINE_WIDTH).join("\n    "));
+        }
+    }
     if options.dry_run {
         return plan::plan(options, &client, &manifests);
     }

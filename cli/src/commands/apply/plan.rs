@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::clock::rfc3339_in;
 use crate::failure::{Failure, Status, Told};
 use crate::output::{Format, print, print_json, talk};
-use crate::text::{LINE_WIDTH, count, printable, wrap};
+use crate::text::{LINE_WIDTH, count, printable, wrap, wrap_prose};
 
 /// Next fires that are shown of a new version.
 const FIRES_SHOWN: usize = 3;
@@ -304,7 +304,7 @@ fn push_change(text: &mut String, change: &FieldChange) {
 
 fn push_line(text: &mut String, label: &str, value: &str) {
     const LABEL_WIDTH: usize = 12;
-    for (i, part) in wrap(&printable(value), LINE_WIDTH - LABEL_WIDTH - 2)
+    for (i, part) in wrap_prose(&printable(value), LINE_WIDTH - LABEL_WIDTH - 2)
         .iter()
         .enumerate()
     {

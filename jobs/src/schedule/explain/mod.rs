@@ -1,6 +1,6 @@
 //! What a schedule does, in words, and what about it surprises people.
 
-mod sentence;
+pub(super) mod sentence;
 mod warnings;
 
 use std::fmt;
@@ -61,11 +61,17 @@ pub enum Warning {
         step: u16,
         gaps: Vec<u16>,
     },
-    /// A step longer than the field names one value.
+    /// A step that leads past the field's end at once, so that it names one value.
     OneStep {
         field: &'static str,
+        /// The item as written.
+        written: String,
         step: u16,
         value: u16,
+        /// The field's last value.
+        last: u16,
+        /// Expressions, together for what the step seems to mean; empty where that is not known.
+        instead: Vec<String>,
     },
     /// A step over days of the month begins anew with each month.
     RestartsEachMonth { step: u16 },
@@ -92,6 +98,27 @@ pub enum Missed {
     Interval,
     /// The gap is so long that it is a correction of the calendar: none.
     Calendar,
+}
+
+impl Warning {
+    /// Whether the writer almost surely means something else, and so is told without asking.
+    pub fn is_striking(&self) -> bool {
+        match self {
+            Warning::EitherDay { .. } => true,
+            // A step of a whole round, every 60 minutes: that is what it does.
+            Warning::OneStep { field, step, .. } => {
+                let round = match *field {
+                    "second" | "minute" => 60,
+                    "hour" => 24,
+                    "month" => 12,
+                    "day of week" => 7,
+                    _ => 31,
+                };
+                *step != round
+            }
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Warning {
@@ -146,10 +173,25 @@ impl fmt::Display for Warning {
                 "the step {step} does not divide the {field} field, at whose start it begins anew: the gaps are {}",
                 sentence::list(gaps.iter().map(u16::to_string), "and")
             ),
-            Warning::OneStep { field, step, value } => write!(
-                f,
-                "the step {step} is longer than the {field} field, which so names {value} alone"
-            ),
+            Warning::OneStep {
+                field,
+                written,
+                value,
+                last,
+                instead,
+                ..
+            } => {
+                write!(
+                    f,
+                    "the {field} `{written}` steps past {last}: it fires at {field} {value} only, every {}",
+                    warnings::round_of(field)
+                )?;
+                let instead = instead.iter().map(|cron| format!("`{cron}`"));
+                match sentence::list(instead, "and a second schedule").as_str() {
+                    "" => Ok(()),
+                    instead => write!(f, "; write {instead}"),
+                }
+            }
             Warning::RestartsEachMonth { step } => write!(
                 f,
                 "the step {step} begins anew with each month, so over the end of a month the gap is another"

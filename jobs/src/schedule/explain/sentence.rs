@@ -37,7 +37,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-pub(super) fn of(expression: &Expression) -> String {
+pub(in crate::schedule) fn of(expression: &Expression) -> String {
     let listed = listed_times(expression);
     let days = days(expression, listed.is_some());
     let mut text = listed.unwrap_or_else(|| spread_times(expression));
@@ -216,9 +216,14 @@ pub(super) fn weekday(from_sunday: u8) -> &'static str {
     WEEKDAYS[usize::from(from_sunday)]
 }
 
+/// The name of a month, from 1.
+pub(in crate::schedule) fn month(month: u16) -> String {
+    MONTHS[usize::from(month) - 1].to_owned()
+}
+
 fn months(expression: &Expression) -> Option<String> {
     let values = sorted(&expression.months);
-    let name = |month: &u16| MONTHS[usize::from(*month) - 1].to_owned();
+    let name = |month: &u16| self::month(*month);
     (values.len() < 12).then(|| runs(&values, name))
 }
 
@@ -245,7 +250,7 @@ fn is_all(field: &Items) -> bool {
     sorted(field).len() == usize::from(field.field.high - field.field.low + 1)
 }
 
-pub(super) fn sorted(field: &Items) -> Vec<u16> {
+pub(in crate::schedule) fn sorted(field: &Items) -> Vec<u16> {
     sorted_of(field.field, &field.items)
 }
 
@@ -283,7 +288,7 @@ fn runs(values: &[u16], name: impl Fn(&u16) -> String) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn list(parts: impl Iterator<Item = String>, last: &str) -> String {
+pub(in crate::schedule) fn list(parts: impl Iterator<Item = String>, last: &str) -> String {
     let mut parts: Vec<String> = parts.collect();
     let end = parts.pop().unwrap_or_default();
     if parts.is_empty() {

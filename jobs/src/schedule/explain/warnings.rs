@@ -1,6 +1,8 @@
 //! What about an expression surprises people.
 
-use protocol::WallMs;
+use std::collections::BTreeMap;
+
+use protocol::{DurationMs, WallMs};
 
 use super::{Missed, Warning, sentence};
 use crate::schedule::cron::{Cron, SECONDS_A_DAY, date_of};
@@ -24,6 +26,7 @@ pub(super) fn of(
     warnings.extend(of_two_day_fields(expression));
     warnings.extend(of_quartz(schedule, expression));
     warnings.extend(of_short_months(expression));
+    warnings.extend(of_long_steps(expression));
     let fields = [
         expression.seconds.as_ref(),
         Some(&expression.minutes),
@@ -145,13 +148,6 @@ fn of_step(items: &Items) -> Option<Warning> {
     };
     let field = items.field;
     let values = sentence::sorted(items);
-    if step > 1 && values.len() == 1 {
-        return Some(Warning::OneStep {
-            field: field.name,
-            step,
-            value: values[0],
-        });
-    }
     let mut gaps = sentence::gaps(&values, field.high - field.low + 1);
     gaps.dedup();
     (gaps.len() > 1).then_some(Warning::UnevenStep {
@@ -159,6 +155,115 @@ fn of_step(items: &Items) -> Option<Warning> {
         step,
         gaps,
     })
+}
+
+/// The fields whose step leads past their end at once.
+fn of_long_steps(expression: &Expression) -> Vec<Warning> {
+    let day = |days: &DayField, field| match days {
+        DayField::Items(items) => Some(Items {
+            field,
+            items: items.clone(),
+        }),
+        _ => None,
+    };
+    let fields = [
+        expression.seconds.clone(),
+        Some(expression.minutes.clone()),
+        Some(expression.hours.clone()),
+        day(&expression.days, expression.day_field),
+        Some(expression.months.clone()),
+        day(&expression.weekdays, expression.weekday_field),
+    ];
+    fields
+        .into_iter()
+        .flatten()
+        .filter_map(|items| {
+            let field = items.field;
+            let [item] = items.items[..] else {
+                return None;
+            };
+            let (written, step) = match item {
+                Item::All { step } => (format!("*/{step}"), step),
+                Item::From { low, step } => (format!("{low}/{step}"), step),
+                Item::Span { low, high, step } if low != high => {
+                    (format!("{low}-{high}/{step}"), step)
+                }
+                _ => return None,
+            };
+            let [value] = sentence::sorted(&items)[..] else {
+                return None;
+            };
+            Some(Warning::OneStep {
+                field: field.name,
+                written,
+                step,
+                value,
+                last: field.high,
+                instead: instead_of_long_step(expression, field.name, step),
+            })
+        })
+        .collect()
+}
+
+/// Expressions that together name every `step`th minute of the day, or the interval that does.
+fn instead_of_long_step(expression: &Expression, field: &str, step: u16) -> Vec<String> {
+    const MINUTES_A_DAY: u16 = 24 * 60;
+    const EXPRESSIONS_MAX: usize = 2;
+    let is_any = |days: &DayField| {
+        *days == DayField::NoValue || *days == DayField::Items(vec![Item::All { step: 1 }])
+    };
+    let is_star = |items: &Items| items.items == [Item::All { step: 1 }];
+    if !is_any(&expression.days) || !is_any(&expression.weekdays) || !is_star(&expression.months) {
+        return Vec::new();
+    }
+    if field == "hour" {
+        return vec![format!(
+            "@every {}",
+            DurationMs(i64::from(step) * 3_600_000)
+        )];
+    }
+    if field != "minute" || !is_star(&expression.hours) {
+        return Vec::new();
+    }
+    let interval = vec![format!("@every {}", DurationMs(i64::from(step) * 60_000))];
+    if !MINUTES_A_DAY.is_multiple_of(step) || expression.seconds.is_some() {
+        return interval;
+    }
+    let mut hours_by_minute: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
+    for minute in (0..MINUTES_A_DAY).step_by(usize::from(step)) {
+        let hours = hours_by_minute.entry(minute % 60).or_default();
+        hours.push(minute / 60);
+    }
+    if hours_by_minute.len() > EXPRESSIONS_MAX {
+        return interval;
+    }
+    hours_by_minute
+        .iter()
+        .map(|(minute, hours)| format!("{minute} {} * * *", stepped(hours)))
+        .collect()
+}
+
+/// Hours that are equally far apart, as a field.
+fn stepped(hours: &[u16]) -> String {
+    match hours {
+        [first, second, .., last] => format!("{first}-{last}/{}", second - first),
+        hours => {
+            let hours: Vec<String> = hours.iter().map(u16::to_string).collect();
+            hours.join(",")
+        }
+    }
+}
+
+/// What begins anew at a field's end.
+pub(super) fn round_of(field: &str) -> &'static str {
+    match field {
+        "second" => "minute",
+        "minute" => "hour",
+        "hour" => "day",
+        "day of month" => "month",
+        "day of week" => "week",
+        _ => "year",
+    }
 }
 
 fn of_day_step(expression: &Expression) -> Option<Warning> {
