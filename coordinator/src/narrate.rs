@@ -601,7 +601,7 @@ run: { exec: [\"/bin/true\"] }
             [
                 "INFO this coordinator leads epoch=epoch-1 node=\"c1\"",
                 "INFO job changed job=\"t/a\" version=1 kind=\"created\" by=\"tester\"",
-                "INFO agent attached agent=\"host-1\" session=session-2 slots=4 holds=0 kill=0 released=0",
+                "INFO agent attached agent=\"host-1\" session=session-2 slots=4 holds=0 kill=0 released=0 owed=0",
                 "INFO run fired job=\"t/a\" fire_time=2027-01-15T08:00:00Z run=run-1 execution=1 trigger=\"scheduled\" manual=false shards=1 state=\"ready\"",
                 "INFO lease expired job=\"t/a\" fire_time=\"2027-01-15T08:00:00Z\" shard=0 token=token-4 agent=\"host-1\" reason=\"host-1 was not heard of\"",
                 "INFO run finished job=\"t/a\" fire_time=2027-01-15T08:00:00Z run=run-1 execution=1 state=\"succeeded\"",
