@@ -332,6 +332,7 @@ impl Shell {
         for request in requests {
             self.handle_request(request);
         }
+        self.obey();
         if let Err(error) = result {
             self.cut(&error);
         }
@@ -352,7 +353,6 @@ impl Shell {
             }
             (true, request) => self.core.handle_request(request, now),
         }
-        self.obey();
     }
 
     fn cut(&mut self, error: &socket::LineError) {
@@ -374,11 +374,23 @@ impl Shell {
     }
 
     /// Carries out what the core has decided, until it wants nothing more.
+    ///
+    /// Whatever is to be signalled or looked at is so together: a host that loses its coordinator
+    /// has a thousand trees to kill in the same instant.
     fn obey(&mut self) {
-        while let Some(action) = self.core.poll_action() {
+        let (mut signals, mut looks) = (Vec::new(), Vec::new());
+        loop {
+            let Some(action) = self.core.poll_action() else {
+                if signals.is_empty() && looks.is_empty() {
+                    return;
+                }
+                self.signal(&std::mem::take(&mut signals));
+                self.look(&std::mem::take(&mut looks));
+                continue;
+            };
             match action {
                 Action::Spawn(launch) => self.spawn(&launch),
-                Action::Signal { token, signal } => self.signal(token, signal),
+                Action::Signal { token, signal } => signals.push((token, signal)),
                 Action::TellUnkillable { token } => {
                     let pids = self.trees.pids(token, &self.cgroups);
                     tracing::error!(
@@ -387,7 +399,7 @@ impl Shell {
                         "an attempt does not die of SIGKILL; it is not told as ended while it lives"
                     );
                 }
-                Action::LookAtTree { token } => self.look(token),
+                Action::LookAtTree { token } => looks.push(token),
                 Action::Clear { token } => {
                     self.trees.remove(token);
                     self.log_writer.close(token);
@@ -435,38 +447,56 @@ impl Shell {
         }
     }
 
-    fn look(&mut self, token: Token) {
+    fn look(&mut self, tokens: &[Token]) {
+        if tokens.is_empty() {
+            return;
+        }
         // What has ended is out of the way, and its orphans are ours.
         self.reap();
-        match self.trees.count(token, &self.cgroups) {
-            Ok(Some(alive)) => {
-                let mut tree = Tree {
-                    alive,
-                    ..Tree::default()
-                };
-                if alive == 0 {
-                    let used = self.cgroups.used(token);
-                    tree.cpu = used.cpu;
-                    tree.memory_bytes_peak = used.memory_bytes_peak;
-                    tree.out_of_memory = used.out_of_memory;
-                }
-                self.core.handle_tree(token, tree, clock::now());
-            }
-            // It is asked again when the answer may be there.
-            Ok(None) => {}
+        let orphans = match self.trees.orphans(&self.cgroups) {
+            Ok(orphans) => orphans,
             Err(error) => {
-                tracing::error!(%token, %error, "a process tree cannot be read");
+                tracing::error!(%error, "the supervisor's children cannot be read");
+                return;
+            }
+        };
+        for &token in tokens {
+            match self.trees.count(token, &orphans, &self.cgroups) {
+                Ok(Some(alive)) => {
+                    let mut tree = Tree {
+                        alive,
+                        ..Tree::default()
+                    };
+                    if alive == 0 {
+                        let used = self.cgroups.used(token);
+                        tree.cpu = used.cpu;
+                        tree.memory_bytes_peak = used.memory_bytes_peak;
+                        tree.out_of_memory = used.out_of_memory;
+                    }
+                    self.core.handle_tree(token, tree, clock::now());
+                }
+                // It is asked again when the answer may be there.
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%token, %error, "a process tree cannot be read");
+                }
             }
         }
     }
 
-    fn signal(&mut self, token: Token, signal: supervisor::Signal) {
-        let signal = match signal {
+    fn signal(&mut self, sent: &[(Token, supervisor::Signal)]) {
+        if sent.is_empty() {
+            return;
+        }
+        let number = |signal| match signal {
             supervisor::Signal::Term => Signal::SIGTERM,
             supervisor::Signal::Kill => Signal::SIGKILL,
         };
-        tracing::debug!(%token, %signal, "signalling a process tree");
-        if let Err(error) = self.trees.signal(token, signal, &self.cgroups) {
+        let sent: Vec<_> = sent.iter().map(|&(token, s)| (token, number(s))).collect();
+        for (token, signal) in &sent {
+            tracing::debug!(%token, %signal, "signalling a process tree");
+        }
+        for (token, error) in self.trees.signal(&sent, &self.cgroups) {
             tracing::error!(%token, %error, "a process cannot be signalled");
         }
     }

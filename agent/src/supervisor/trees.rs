@@ -59,6 +59,21 @@ struct Tree {
     undecided: bool,
 }
 
+/// Children of ours that are no main processes, and whose they are.
+#[derive(Default)]
+pub(super) struct Orphans(Vec<(i32, Owner)>);
+
+#[derive(Clone, Copy)]
+enum Owner {
+    Attempt(Token),
+    /// It has shed all that would tell: anybody's who had begun when it was started.
+    Nobody {
+        started: u64,
+    },
+    /// Its environment has not been read yet.
+    Undecided,
+}
+
 impl Trees {
     pub(super) fn new(proc: PathBuf, sightings: Sightings) -> Trees {
         Trees {
@@ -109,49 +124,100 @@ impl Trees {
         }
     }
 
+    /// Whose our children are that are no main processes. Read once for all attempts that are
+    /// looked at or signalled together: with a thousand children, reading them for each attempt
+    /// would take longer than a kill may.
+    pub(super) fn orphans(&mut self, cgroups: &Cgroups) -> io::Result<Orphans> {
+        let mut orphans = Vec::new();
+        for pid in read_own_children(&self.proc)? {
+            if !self.own.contains(&pid) && !self.is_main(pid) {
+                let owner = self.owner(pid, cgroups);
+                orphans.push((pid, owner));
+            }
+        }
+        Ok(Orphans(orphans))
+    }
+
     /// How many processes of this attempt's tree are alive; `None` while that is not known.
-    pub(super) fn count(&mut self, token: Token, cgroups: &Cgroups) -> io::Result<Option<u32>> {
-        let tree = self.look(token, cgroups)?;
+    pub(super) fn count(
+        &self,
+        token: Token,
+        orphans: &Orphans,
+        cgroups: &Cgroups,
+    ) -> io::Result<Option<u32>> {
+        let tree = self.look(token, orphans, cgroups)?;
         let alive = tree.roots.len().max(tree.members.len()) as u32;
         Ok((alive > 0 || !tree.undecided).then_some(alive))
     }
 
     /// The pids of what is alive, for a person.
     pub(super) fn pids(&mut self, token: Token, cgroups: &Cgroups) -> Vec<i32> {
-        let tree = self.look(token, cgroups).unwrap_or_default();
-        tree.members.iter().map(|process| process.pid).collect()
+        let tree = self
+            .orphans(cgroups)
+            .and_then(|orphans| self.look(token, &orphans, cgroups));
+        let members = tree.unwrap_or_default().members;
+        members.iter().map(|process| process.pid).collect()
     }
 
-    /// Signals everything alive of this attempt's tree. One process that cannot be signalled
-    /// spares none of the others; the first such failure is returned.
+    /// Signals everything alive of these attempts' trees. One process that cannot be signalled
+    /// spares none of the others; of each attempt the first such failure is returned.
     pub(super) fn signal(
         &mut self,
-        token: Token,
-        sent: Signal,
+        sent: &[(Token, Signal)],
         cgroups: &Cgroups,
-    ) -> io::Result<()> {
-        let mut result = Ok(());
-        if sent == Signal::SIGKILL {
-            result = cgroups.kill(token);
+    ) -> BTreeMap<Token, io::Error> {
+        let mut failures = BTreeMap::new();
+        // What one write kills is killed in all trees before any of them is looked at.
+        for &(token, _) in sent.iter().filter(|(_, s)| *s == Signal::SIGKILL) {
+            if let Err(error) = cgroups.kill(token) {
+                failures.insert(token, error);
+            }
         }
+        let mut open = sent.to_vec();
         let mut done = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
-            let tree = self.look(token, cgroups)?;
-            let members = tree.members.into_iter();
-            let fresh: Vec<Process> = members
-                .filter(|p| done.insert((p.pid, p.started)))
-                .collect();
-            if fresh.is_empty() {
+            let orphans = match self.orphans(cgroups) {
+                Ok(orphans) => orphans,
+                Err(error) => {
+                    // Main processes and what hangs below them are found without.
+                    tracing::error!(%error, "the supervisor's children cannot be read");
+                    Orphans::default()
+                }
+            };
+            open.retain(|&(token, signal)| {
+                let result = self.signal_once(token, signal, &orphans, cgroups, &mut done);
+                result.unwrap_or_else(|error| {
+                    failures.entry(token).or_insert(error);
+                    false
+                })
+            });
+            if open.is_empty() {
                 break;
             }
-            for process in fresh {
-                result = result.and(signal(&self.proc, &process, sent));
+        }
+        failures
+    }
+
+    /// Signals what of this tree is not `done`; whether there was something.
+    fn signal_once(
+        &self,
+        token: Token,
+        sent: Signal,
+        orphans: &Orphans,
+        cgroups: &Cgroups,
+        done: &mut BTreeSet<(Token, i32, u64)>,
+    ) -> io::Result<bool> {
+        let mut result = Ok(false);
+        for process in self.look(token, orphans, cgroups)?.members {
+            if done.insert((token, process.pid, process.started)) {
+                let signalled = signal(&self.proc, &process, sent);
+                result = result.and_then(|_| signalled.map(|()| true));
             }
         }
         result
     }
 
-    fn look(&mut self, token: Token, cgroups: &Cgroups) -> io::Result<Tree> {
+    fn look(&self, token: Token, orphans: &Orphans, cgroups: &Cgroups) -> io::Result<Tree> {
         let mut tree = Tree::default();
         let Some(main) = self.mains.get(&token) else {
             return Ok(tree);
@@ -159,16 +225,17 @@ impl Trees {
         if main.alive {
             tree.roots.insert(main.pid);
         }
-        for child in read_own_children(&self.proc)? {
-            if self.own.contains(&child) || self.is_main(child) {
-                continue;
-            }
-            match self.belongs(child, token, cgroups) {
-                Some(true) => {
-                    tree.roots.insert(child);
+        for &(pid, owner) in &orphans.0 {
+            let belongs = match owner {
+                Owner::Attempt(owner) => owner == token,
+                Owner::Nobody { started } => !main.alive && started >= main.started,
+                Owner::Undecided => {
+                    tree.undecided = true;
+                    false
                 }
-                Some(false) => {}
-                None => tree.undecided = true,
+            };
+            if belongs {
+                tree.roots.insert(pid);
             }
         }
         let held = cgroups.alive(token);
@@ -190,23 +257,26 @@ impl Trees {
         main.is_some_and(|main| main.alive)
     }
 
-    /// Whether this child of ours, which is no main process, may be of this attempt.
-    fn belongs(&mut self, child: i32, token: Token, cgroups: &Cgroups) -> Option<bool> {
+    fn owner(&mut self, child: i32, cgroups: &Cgroups) -> Owner {
         if let Some(owner) = cgroups.owner(child) {
-            return Some(owner == token);
+            return Owner::Attempt(owner);
         }
-        let main = self.mains.get(&token)?;
         let Some(process) = read_process(&self.proc, child) else {
             // It is there, for nobody else reaps it; what it is cannot be known.
-            return Some(!main.alive);
+            return Owner::Nobody { started: u64::MAX };
         };
         // A session's number is not given out again while anybody is in it.
         if let Some(&owner) = self.by_pid.get(&process.session) {
-            return Some(owner == token);
+            return Owner::Attempt(owner);
         }
-        match self.sightings.of(process)? {
-            Mark::Ours(Some(owner)) if self.mains.contains_key(&owner) => Some(owner == token),
-            _ => Some(!main.alive && process.started >= main.started),
+        match self.sightings.of(process) {
+            None => Owner::Undecided,
+            Some(Mark::Ours(Some(owner))) if self.mains.contains_key(&owner) => {
+                Owner::Attempt(owner)
+            }
+            Some(_) => Owner::Nobody {
+                started: process.started,
+            },
         }
     }
 }

@@ -165,3 +165,34 @@ fn a_thousand_attempts_leave_nothing() {
 fn ten_thousand_attempts_leave_nothing() {
     nothing_stays(10_000);
 }
+
+/// As when a host loses its coordinator.
+#[test]
+fn trees_whose_time_is_over_at_once_are_all_killed() {
+    const TREES: i64 = 60;
+    let home = Home::new();
+    let _supervisor = home.start();
+    let mut agent = home.connect();
+    let script = "setsid sleep 1000 & (sleep 1000 &) ; trap '' TERM; sleep 1000; sleep 1000";
+    for token in 1..=TREES {
+        agent.send(&launch_shell(&home, token, script));
+    }
+    wait_for("all trees to stand", || {
+        marked(&home).len() >= TREES as usize * 4
+    });
+    // In one write, so that they are read together.
+    agent.send_all((1..=TREES).map(|token| Request::Kill {
+        token: Token(token),
+        cause: KillCause::LeaseLost,
+    }));
+    let mut ended: Vec<i64> = Vec::new();
+    for _ in 0..TREES {
+        let (token, end) = agent.any_end();
+        assert_eq!(end.killed, Some(KillCause::LeaseLost), "{token}: {end:?}");
+        assert_eq!(end.exit, Some(Exit::Signal(9)), "{token}: {end:?}");
+        ended.push(token);
+    }
+    ended.sort_unstable();
+    assert!(ended.into_iter().eq(1..=TREES));
+    assert_eq!(marked(&home), Vec::<String>::new());
+}

