@@ -4,10 +4,9 @@
 //! At D it kills by itself, whoever is or is not connected, so a killed, stopped or upgraded
 //! agent cannot leave a process running past its lease.
 //!
-//! Killing is a ladder: SIGTERM to the whole tree, after at most the kill grace SIGKILL, and
-//! SIGKILL again until a look at the machine finds nothing alive. The first cause stands, and it
-//! is told only if it came before the main process had ended by itself: a job that was done when
-//! the cancel arrived has succeeded.
+//! How it is killed is a [`ladder`]. The first cause stands, and it is told only if it came before
+//! the main process had ended by itself: a job that was done when the cancel arrived has
+//! succeeded.
 //!
 //! An attempt has *ended* when its main process has exited and its tree is verified empty. What
 //! the main process left behind is killed, counted, and changes nothing about how the attempt is
@@ -18,21 +17,20 @@
 //! work: it looks up users, makes directories, opens files, and any of these may hang. It is
 //! killed like any other when its time is over, and what cannot be killed is never called dead.
 
+mod attempt;
+mod ladder;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use protocol::attempt::{Exit, Limit};
-use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
 use protocol::supervisor::{End, Event, Held, KillCause, Launch, Request, SpawnFault, Table};
 use protocol::{BootMs, DurationMs, Now, Rule, Rules, Token, WallMs};
 
-/// Pause between two SIGKILLs, or two looks, at a tree that will not die: doubles from the first
-/// to the second. A process in uninterruptible IO can take for ever, and looking costs.
-const PAUSE_FIRST: DurationMs = DurationMs(10);
-const PAUSE_LAST: DurationMs = DurationMs(1_000);
+use attempt::{Attempt, Output, Phase};
+use ladder::{Ladder, PAUSE_FIRST, longer};
 
 /// How long an end waits for the word that the output of a dead tree is written down.
 pub const OUTPUT_WAIT: DurationMs = DurationMs(2_000);
@@ -116,62 +114,6 @@ pub struct Supervisor {
     connected: bool,
     stopping: bool,
     actions: VecDeque<Action>,
-}
-
-#[derive(Debug)]
-struct Attempt {
-    deadline: BootMs,
-    takeover: DurationMs,
-    timeout: DurationMs,
-    output_directory: String,
-    /// Limits of the launch that this host does not enforce.
-    not_enforced: Vec<Limit>,
-    phase: Phase,
-    ladder: Option<Ladder>,
-    output: Output,
-}
-
-/// Whether anything can still come of what the attempt has written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Output {
-    Open,
-    /// Every writer is gone, and all that came is written down.
-    Drained,
-}
-
-#[derive(Debug)]
-enum Phase {
-    Spawning,
-    Running {
-        started_at: WallMs,
-        timeout_at: BootMs,
-    },
-    /// The main process has exited; its tree is not yet known to be empty.
-    Draining {
-        started_at: WallMs,
-        exit: Exit,
-        usage: Usage,
-        ended_at: WallMs,
-        leftovers: u32,
-        look_at: BootMs,
-        pause: DurationMs,
-    },
-    /// The tree is empty; its output is still being written down.
-    Closing {
-        end: End,
-        until: BootMs,
-    },
-    Ended(End),
-}
-
-#[derive(Debug)]
-struct Ladder {
-    /// `None`: only leftovers are killed, the main process had ended by itself.
-    cause: Option<KillCause>,
-    kill_at: BootMs,
-    next: BootMs,
-    pause: DurationMs,
-    told_unkillable: bool,
 }
 
 impl Supervisor {
@@ -325,7 +267,7 @@ impl Supervisor {
                 self.enforce(now);
             }
             Err(error) => {
-                let cause = attempt.ladder.as_ref().and_then(|l| l.cause);
+                let cause = attempt.ladder.as_ref().and_then(Ladder::cause);
                 self.end_unstarted(token, cause, error, now.wall);
             }
         }
@@ -369,7 +311,7 @@ impl Supervisor {
         else {
             return;
         };
-        let cause = attempt.ladder.as_ref().and_then(|l| l.cause);
+        let cause = attempt.ladder.as_ref().and_then(Ladder::cause);
         if tree.alive == 0 {
             let end = End {
                 killed: cause,
@@ -398,13 +340,7 @@ impl Supervisor {
         }
         *look_at = now.boot + *pause;
         if attempt.ladder.is_none() {
-            attempt.ladder = Some(Ladder {
-                cause: None,
-                kill_at: now.boot,
-                next: now.boot,
-                pause: PAUSE_FIRST,
-                told_unkillable: false,
-            });
+            attempt.ladder = Some(Ladder::of_leftovers(now.boot));
         }
         self.step(token, now.boot);
     }
@@ -477,18 +413,15 @@ impl Supervisor {
         };
         if let Some(ladder) = &mut attempt.ladder
             && !matches!(attempt.phase, Phase::Closing { .. } | Phase::Ended(_))
-            && ladder.next <= now
+            && let Some(rung) = ladder.climb(now)
         {
             self.actions.push_back(Action::Signal {
                 token,
                 signal: Signal::Kill,
             });
-            if ladder.pause == PAUSE_LAST && !ladder.told_unkillable {
-                ladder.told_unkillable = true;
+            if rung.tell_unkillable {
                 self.actions.push_back(Action::TellUnkillable { token });
             }
-            ladder.next = now + ladder.pause;
-            ladder.pause = longer(ladder.pause);
         }
         if let Phase::Draining { look_at, pause, .. } = &mut attempt.phase
             && *look_at <= now
@@ -524,19 +457,12 @@ impl Supervisor {
         } else {
             now
         };
-        let mut ladder = Ladder {
-            cause: Some(cause),
-            kill_at: counted_from + KILL_GRACE,
-            next: now,
-            pause: PAUSE_FIRST,
-            told_unkillable: false,
-        };
-        if now < ladder.kill_at {
+        let (ladder, is_asked) = Ladder::begin(cause, counted_from, now);
+        if is_asked {
             self.actions.push_back(Action::Signal {
                 token,
                 signal: Signal::Term,
             });
-            ladder.next = ladder.kill_at;
         }
         attempt.ladder = Some(ladder);
         self.step(token, now);
@@ -613,33 +539,6 @@ impl Supervisor {
             boot_id: self.identity.boot_id.clone(),
             swept: self.identity.swept,
             attempts: self.attempts.iter().map(held).collect(),
-        }
-    }
-}
-
-fn longer(pause: DurationMs) -> DurationMs {
-    DurationMs(pause.0 * 2).clamp_to(PAUSE_LAST)
-}
-
-impl Attempt {
-    fn timeout_at(&self) -> Option<BootMs> {
-        match self.phase {
-            Phase::Running { timeout_at, .. } => Some(timeout_at),
-            _ => None,
-        }
-    }
-
-    /// When this attempt next needs a step.
-    fn next_step(&self, deadline_enforced: bool) -> Option<BootMs> {
-        let ladder = self.ladder.as_ref().map(|l| l.next);
-        match &self.phase {
-            Phase::Spawning | Phase::Running { .. } => ladder.or_else(|| {
-                let deadline = deadline_enforced.then_some(self.deadline);
-                deadline.into_iter().chain(self.timeout_at()).min()
-            }),
-            Phase::Draining { look_at, .. } => ladder.into_iter().chain([*look_at]).min(),
-            Phase::Closing { until, .. } => Some(*until),
-            Phase::Ended(_) => None,
         }
     }
 }
