@@ -33,7 +33,7 @@ use std::fmt;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
 use protocol::lease::{self, agent_deadline};
 use protocol::message::{AgentMessage, Incarnation, Nonce, Receipt, SLOTS_MAX, Started};
-use protocol::supervisor::{End, Event, KillCause, Request, Table};
+use protocol::supervisor::{Event, KillCause, Request, Table};
 use protocol::{BootMs, DurationMs, Epoch, Now, Rule, Rules, SessionId, Token, WallMs};
 
 pub use receipt::StartRefusal;
@@ -71,8 +71,10 @@ pub fn output_directory(of_all: &str, token: Token) -> String {
 }
 
 /// What is left of the disk with the output is too little.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskFull {
+    /// Where output is kept.
+    pub directory: String,
     pub free_bytes: u64,
     /// Least that must be free for a start.
     pub floor_bytes: u64,
@@ -80,13 +82,23 @@ pub struct DiskFull {
 
 impl fmt::Display for DiskFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes / (1 << 20);
         write!(
             f,
-            "the disk is full: {} MiB are free where output is kept, less than {} MiB",
-            mib(self.free_bytes),
-            mib(self.floor_bytes)
+            "the disk with `{}` is full: {} are free and {} must be; remove what is not needed \
+             there, or give the agent a data directory on a larger disk",
+            self.directory,
+            size(self.free_bytes),
+            size(self.floor_bytes)
         )
+    }
+}
+
+/// For a person: exact enough to see that the one is less than the other.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} bytes"),
+        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
     }
 }
 
@@ -336,7 +348,7 @@ impl Agent {
                     || output_directory(&self.config.output_directory, token),
                     |attempt| attempt.output,
                 );
-                self.hold_ended(token, end, output);
+                self.hold_ended(token, receipt::attempt_end(end), output);
             }
         }
     }
@@ -374,7 +386,7 @@ impl Agent {
                     // The word to forget it was lost with the last connection.
                     self.supervise(Request::Forget { token: held.token });
                 } else {
-                    self.hold_ended(held.token, end, held.output);
+                    self.hold_ended(held.token, receipt::attempt_end(end), held.output);
                 }
                 continue;
             }
@@ -413,18 +425,22 @@ impl Agent {
             return;
         }
         for (token, attempt) in before {
-            // The launch was still in the socket of the connection that broke, and the
-            // supervisor dropped that unread before it answered.
-            debug_assert!(attempt.started_at.is_none());
-            self.refuse(token, StartRefusal::LaunchUnread, now);
+            match attempt.started_at {
+                // The launch was still in the socket of the connection that broke, and the
+                // supervisor dropped that unread before it answered.
+                None => self.refuse(token, StartRefusal::LaunchUnread, now),
+                Some(at) => {
+                    let end = receipt::end_taken_by_another(at, now.wall);
+                    self.hold_ended(token, end, attempt.output);
+                }
+            }
         }
     }
 
-    fn hold_ended(&mut self, token: Token, end: End, output: String) {
+    fn hold_ended(&mut self, token: Token, end: AttemptEnd, output: String) {
         if self.ended.contains_key(&token) {
             return;
         }
-        let end = receipt::attempt_end(end);
         let tail_pending = end.outcome != AttemptOutcome::Succeeded && end.started_at.is_some();
         self.ended.insert(token, Ended { end, tail_pending });
         if tail_pending {

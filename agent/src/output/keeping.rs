@@ -63,18 +63,22 @@ impl Space {
         FLOOR_BYTES.min(self.size_bytes / FLOOR_SHARE)
     }
 
-    fn full(self) -> Option<DiskFull> {
-        let floor_bytes = self.floor_bytes();
-        (self.free_bytes < floor_bytes).then_some(DiskFull {
+    fn is_full(self) -> bool {
+        self.free_bytes < self.floor_bytes()
+    }
+
+    fn full(self, directory: &Path) -> Option<DiskFull> {
+        self.is_full().then(|| DiskFull {
+            directory: directory.display().to_string(),
             free_bytes: self.free_bytes,
-            floor_bytes,
+            floor_bytes: self.floor_bytes(),
         })
     }
 }
 
 /// Sees to the bounds for as long as anybody listens to `inputs`, who is told of a full disk.
 pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender<Input>) {
-    let mut told = None;
+    let mut told = false;
     for look in 0_u32.. {
         let directory = directory.clone();
         let due = look % LOOKS_BETWEEN_SWEEPS == 0;
@@ -82,13 +86,13 @@ pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender
         let looked = tokio::task::spawn_blocking(move || keep(&directory, bounds, due)).await;
         match looked.map_err(io::Error::other).and_then(|kept| kept) {
             Ok(full) => {
-                if full.is_some() != told.is_some() {
-                    if let Some(full) = full {
+                if full.is_some() != told {
+                    told = full.is_some();
+                    if let Some(full) = &full {
                         tracing::error!(%full, "nothing is started: disk full");
                     } else {
                         tracing::info!("the disk has room again");
                     }
-                    told = full;
                     if inputs.send(Input::Disk(full)).await.is_err() {
                         return;
                     }
@@ -103,8 +107,7 @@ pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender
 /// Removes what is too much, if that is due or the disk is full; whether it is full then.
 fn keep(directory: &Path, bounds: Bounds, due: bool) -> io::Result<Option<DiskFull>> {
     let space = read_space(directory)?;
-    let full = space.full();
-    if !due && full.is_none() {
+    if !due && !space.is_full() {
         return Ok(None);
     }
     let found = read_outputs(directory)?;
@@ -121,7 +124,7 @@ fn keep(directory: &Path, bounds: Bounds, due: bool) -> io::Result<Option<DiskFu
     if !doomed.is_empty() {
         tracing::info!(outputs = doomed.len(), "old output was removed");
     }
-    Ok(read_space(directory)?.full())
+    Ok(read_space(directory)?.full(directory))
 }
 
 fn read_space(directory: &Path) -> io::Result<Space> {
@@ -325,7 +328,7 @@ mod tests {
                 free_bytes,
                 size_bytes,
             };
-            assert_eq!(space.full().is_some(), expected, "{space:?}");
+            assert_eq!(space.is_full(), expected, "{space:?}");
         }
     }
 }

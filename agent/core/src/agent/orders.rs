@@ -239,8 +239,8 @@ impl Agent {
         if self.finished.may_have_held(token) {
             return Err(StartRefusal::Replayed);
         }
-        if let Some(full) = self.disk_full {
-            return Err(StartRefusal::DiskFull(full));
+        if let Some(full) = &self.disk_full {
+            return Err(StartRefusal::DiskFull(full.clone()));
         }
         let slots = self.config.slots;
         if self.attempts.len() >= slots as usize {

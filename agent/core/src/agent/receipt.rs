@@ -80,6 +80,20 @@ pub(super) fn attempt_end(end: End) -> AttemptEnd {
     }
 }
 
+/// The receipt for what began, is dead, and was forgotten by the supervisor at the word of some
+/// other agent: only that one has heard how it ended.
+pub(super) fn end_taken_by_another(started_at: WallMs, at: WallMs) -> AttemptEnd {
+    AttemptEnd {
+        outcome: AttemptOutcome::Lost,
+        started_at: Some(started_at),
+        reason: Some(
+            "another agent was connected to this host's supervisor and took the word of its end"
+                .to_owned(),
+        ),
+        ..StartRefusal::LaunchUnread.into_end(at)
+    }
+}
+
 fn outcome(end: &End) -> (AttemptOutcome, Option<String>) {
     if let Some(cause) = end.killed {
         // A launch that came too late never ran, and that is known: it is as good as refused.

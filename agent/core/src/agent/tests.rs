@@ -1,7 +1,7 @@
 use protocol::attempt::{Exit, Limits, Trigger, Work};
 use protocol::lease::{HEARTBEAT, KILL_GRACE, QUIET_HOST, TAKEOVER_DEFAULT, margin};
 use protocol::message::{CoordinatorBody, CoordinatorMessage};
-use protocol::supervisor::{Held, SpawnFault};
+use protocol::supervisor::{End, Held, SpawnFault};
 use protocol::{ExecutionId, RunId};
 
 mod promises;
@@ -316,10 +316,31 @@ fn an_attach_needs_a_connection_and_the_supervisors_table() {
     assert_eq!(receipts(host.actions()), [(4, Succeeded)]);
 }
 
-const FULL: DiskFull = DiskFull {
-    free_bytes: 1 << 20,
-    floor_bytes: 256 << 20,
-};
+fn full(free_bytes: u64, floor_bytes: u64) -> DiskFull {
+    DiskFull {
+        directory: "/data/output".to_owned(),
+        free_bytes,
+        floor_bytes,
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_with_what_is_left_and_what_to_do() {
+    for (free, floor, sizes) in [
+        (100 << 20, 256 << 20, "100 MiB are free and 256 MiB must be"),
+        (0, 10_485, "0 bytes are free and 10 KiB must be"),
+        (4_096, 10_000, "4096 bytes are free and 10000 bytes must be"),
+        (500 << 10, 20 << 20, "500 KiB are free and 20 MiB must be"),
+    ] {
+        assert_eq!(
+            full(free, floor).to_string(),
+            format!(
+                "the disk with `/data/output` is full: {sizes}; remove what is not needed there, \
+                 or give the agent a data directory on a larger disk"
+            )
+        );
+    }
+}
 
 #[test]
 fn starts_and_what_refuses_them() {
@@ -374,7 +395,7 @@ fn starts_and_what_refuses_them() {
         ),
         row(
             "disk full",
-            |h| h.agent.handle_disk(Some(FULL), h.now()),
+            |h| h.agent.handle_disk(Some(full(1 << 20, 256 << 20)), h.now()),
             start(10, 0),
             false,
             true,
@@ -382,7 +403,7 @@ fn starts_and_what_refuses_them() {
         row(
             "disk full no longer",
             |h| {
-                h.agent.handle_disk(Some(FULL), h.now());
+                h.agent.handle_disk(Some(full(1 << 20, 256 << 20)), h.now());
                 h.agent.handle_disk(None, h.now());
             },
             start(10, 0),
@@ -866,4 +887,28 @@ fn the_nonce_just_given_is_repeated_on_the_old_connection() {
     host.says(nonce_given(3));
     host.says(CoordinatorBody::NonceQuery);
     assert_eq!(host.actions(), [answer(FIRST, 3)]);
+}
+
+/// A second agent on the same supervisor took the line, heard the end and let it be forgotten.
+#[test]
+fn what_began_and_was_forgotten_is_lost_and_never_called_unread() {
+    let mut host = Host::attached(Rules::all());
+    host.says(start(10, 0));
+    host.says(start(11, 0));
+    host.agent.handle_supervisor(
+        Event::Launched {
+            token: Token(10),
+            at: WallMs(5),
+        },
+        host.now(),
+    );
+    host.actions();
+    host.agent.handle_supervisor_down(host.now());
+    host.agent
+        .handle_supervisor_up(table(1, vec![]), host.now());
+    host.agent
+        .handle_tail(Token(10), "its last words".to_owned(), host.now());
+    let mut got = receipts(host.actions());
+    got.sort_by_key(|(token, _)| *token);
+    assert_eq!(got, [(10, Lost), (11, Refused)]);
 }
