@@ -5,9 +5,13 @@
 //! the newest of each second is kept beside what was kept in full: making records of what would
 //! be dropped at once could not keep up with a job that prints single letters, and the job would
 //! wait. What cannot be written, because the disk is full, is dropped and counted, and the file
-//! says so as soon as it can.
+//! says so as soon as it can. A disk that takes nothing would take nothing of others either, and
+//! the host starts no more; where this one output cannot be written, that is its own misfortune.
+
+use std::io;
 
 use memchr::memchr_iter;
+use nix::errno::Errno;
 use protocol::output::{Amount, CONTENT_BYTES_MAX, HEADER_BYTES, Mark, Stamp, Stream, header};
 use protocol::{BootMs, DurationMs};
 
@@ -63,9 +67,11 @@ struct Window {
     written: u64,
 }
 
-/// The disk takes nothing.
+/// Nothing of this output can be written just now.
 struct Unwritable {
     why: String,
+    /// The disk is at fault, and not what lies on it.
+    is_disks: bool,
     dropped: Amount,
     retry_at: BootMs,
 }
@@ -111,9 +117,10 @@ impl Keeper {
         }
     }
 
-    /// Why nothing can be written just now.
+    /// Why no other output could be written either just now.
     pub(super) fn trouble(&self) -> Option<&str> {
-        self.unwritable.as_ref().map(|u| u.why.as_str())
+        let of_disk = self.unwritable.as_ref().filter(|u| u.is_disks);
+        of_disk.map(|u| u.why.as_str())
     }
 
     /// Whether [`Keeper::tick`] is wanted before long.
@@ -184,12 +191,15 @@ impl Keeper {
         }
         self.write(records, now);
         let closed = self.files.close(self.at, now.stamp);
-        if let Some(Unwritable { why, dropped, .. }) = self.unwritable {
-            let directory = self.files.directory().display();
-            tracing::error!(%directory, why, %dropped, "the last of an output is lost");
-        } else if let Err(error) = closed {
-            let directory = self.files.directory().display();
-            tracing::error!(%directory, %error, "the end of an output is not written");
+        let directory = self.files.directory().display();
+        match (self.unwritable, closed) {
+            (Some(Unwritable { why, dropped, .. }), _) if !dropped.is_nothing() => {
+                tracing::error!(%directory, why, %dropped, "the last of an output is lost");
+            }
+            (_, Err(error)) => {
+                tracing::warn!(%directory, %error, "that an output has ended is not written");
+            }
+            (_, Ok(())) => {}
         }
     }
 
@@ -307,17 +317,31 @@ impl Keeper {
         }
     }
 
-    fn fail(&mut self, error: &std::io::Error, content: Amount, now: BootMs) {
+    fn fail(&mut self, error: &io::Error, content: Amount, now: BootMs) {
         self.at.add(content);
         let unwritable = self.unwritable.get_or_insert_with(|| Unwritable {
             why: String::new(),
+            is_disks: false,
             dropped: Amount::default(),
             retry_at: now,
         });
-        unwritable.why = format!("the disk did not take it: {error}");
+        unwritable.is_disks = is_disks(error);
+        unwritable.why = if unwritable.is_disks {
+            format!("the disk did not take it: {error}")
+        } else {
+            format!("it could not be written: {error}")
+        };
         unwritable.dropped.add(content);
         unwritable.retry_at = now + RETRY;
     }
+}
+
+/// Whether whatever else is written to the same disk fares alike.
+fn is_disks(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EROFS | Errno::EIO)
+    )
 }
 
 impl Records {

@@ -222,10 +222,9 @@ fn what_comes_too_fast_is_dropped_and_counted_but_for_its_newest() {
 fn a_disk_that_takes_nothing_costs_output_and_not_the_job() {
     let mut bench = Bench::new(MIB);
     bench.takes(Stream::Stdout, b"before\n");
-    // The file is there and cannot be written: reopened for reading only, as a full disk would.
     let head = Part::HEAD.path(&bench.directory());
-    let read_only = fs::File::open(&head).unwrap();
-    bench.keeper().files.replace_file(read_only);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    bench.keeper().files.replace_file(full.unwrap());
     bench.takes(Stream::Stdout, b"lost\n");
     bench.takes(Stream::Stdout, b"lost too\n");
     assert!(bench.keeper().trouble().is_some());
@@ -248,6 +247,19 @@ fn a_disk_that_takes_nothing_costs_output_and_not_the_job() {
             "matins the end of the output: 27 bytes, 4 lines"
         ]
     );
+}
+
+#[test]
+fn an_output_that_cannot_be_written_by_itself_is_no_trouble_of_the_host() {
+    let mut bench = Bench::new(MIB);
+    bench.takes(Stream::Stdout, b"before\n");
+    let head = Part::HEAD.path(&bench.directory());
+    let read_only = fs::File::open(&head).unwrap();
+    bench.keeper().files.replace_file(read_only);
+    bench.takes(Stream::Stdout, b"lost\n");
+    assert!(bench.keeper().unwritable.is_some());
+    assert_eq!(bench.keeper().trouble(), None);
+    assert!(bench.keeper().is_restless(), "it is tried again");
 }
 
 #[test]

@@ -45,7 +45,7 @@ const RESTART_PAUSE: DurationMs = DurationMs(100);
 pub(super) enum OpenError {
     #[error("the log writer has not answered for {0}: does the disk with the output hang?")]
     Silent(DurationMs),
-    #[error("output cannot be written: {0}")]
+    #[error("no output can be written on this host: {0}")]
     Unwritable(String),
     #[error("making pipes for the output")]
     Pipes(#[source] io::Error),

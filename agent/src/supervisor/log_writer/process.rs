@@ -271,7 +271,8 @@ impl Process {
             return Ok(());
         }
         self.next_tick = now.boot + TICK;
-        for token in std::mem::take(&mut self.restless) {
+        let restless: Vec<Token> = self.restless.iter().copied().collect();
+        for token in restless {
             if let Some(output) = self.outputs.get_mut(&token) {
                 output.keeper.tick(&mut self.records, now);
             }
@@ -287,6 +288,8 @@ impl Process {
         };
         if output.keeper.is_restless() {
             self.restless.insert(token);
+        } else {
+            self.restless.remove(&token);
         }
         if output.keeper.is_bursting() {
             self.bursting.insert(token);
