@@ -349,7 +349,6 @@ impl Shell {
             (false, _) => {
                 tracing::error!("an agent did not begin with hello");
                 self.line = None;
-                return;
             }
             (true, request) => self.core.handle_request(request, now),
         }
