@@ -4,14 +4,13 @@
 //! neither go on under that name again. Nearly always the second was started by mistake beside the
 //! first, on its directory: it is told so here, before it says anything to anybody.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 
+use crate::lock::{self, Refused};
 use crate::run::Error;
 
 /// Held while the agent runs. Released by the kernel when the process ends, however it ends.
@@ -30,30 +29,16 @@ impl DataDirectory {
         let mut make = DirBuilder::new();
         make.mode(0o750).recursive(true);
         make.create(path).map_err(failed)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path.join("lock"))
-            .map_err(failed)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut lock) => {
-                if let Err(error) = note_process(&mut lock) {
-                    // On a full disk; the lock holds without it.
-                    tracing::warn!(path = %path.display(), %error, "the lock does not name this process");
-                }
-                Ok(DataDirectory {
-                    path: path.to_owned(),
-                    _lock: lock,
-                })
-            }
-            Err((file, Errno::EWOULDBLOCK)) => Err(Error::AlreadyRunning {
-                directory: path.to_owned(),
-                process: read_process(file),
+        match lock::take(&path.join("lock")) {
+            Ok(lock) => Ok(DataDirectory {
+                path: path.to_owned(),
+                _lock: lock,
             }),
-            Err((_, errno)) => Err(failed(errno.into())),
+            Err(Refused::Held { pid }) => Err(Error::AlreadyRunning {
+                directory: path.to_owned(),
+                pid,
+            }),
+            Err(Refused::Failed(source)) => Err(failed(source)),
         }
     }
 
@@ -75,22 +60,6 @@ impl DataDirectory {
                 .map_err(|path| Error::PathNotText { path: path.into() }),
             Err(source) => Err(Error::Directory { path, source }),
         }
-    }
-}
-
-fn note_process(lock: &mut File) -> io::Result<()> {
-    lock.set_len(0)?;
-    lock.rewind()?;
-    writeln!(lock, "{}", std::process::id())
-}
-
-/// ` (process 123)`, or nothing where the file does not say.
-fn read_process(mut file: File) -> String {
-    let mut text = String::new();
-    let known = file.read_to_string(&mut text).is_ok();
-    match text.trim() {
-        pid if known && !pid.is_empty() => format!(" (process {pid})"),
-        _ => String::new(),
     }
 }
 

@@ -7,6 +7,7 @@ mod chain;
 mod clock;
 mod coordinator_link;
 mod data_directory;
+mod lock;
 mod output;
 mod run;
 pub mod supervisor;

@@ -6,13 +6,16 @@
 //! disk or a stalled network cannot keep a deadline from being looked at.
 
 use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId, DiskFull};
+use nix::fcntl::Flock;
 use protocol::message::{
     AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, SLOTS_MAX,
 };
@@ -25,6 +28,7 @@ use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
 use crate::backoff::Backoff;
 use crate::clock;
 use crate::data_directory::DataDirectory;
+use crate::lock::{self, Refused, of_process};
 use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
 use crate::{coordinator_link, supervisor, supervisor_link};
@@ -84,9 +88,21 @@ pub enum Error {
     #[error("an agent has 1 to {SLOTS_MAX} slots, not {slots}")]
     Slots { slots: u32 },
     #[error(
-        "another agent{process} runs on `{directory}`: stop it first; one for another host needs a directory and a certificate of its own"
+        "another agent{} runs on `{directory}`: stop it first; one for another host needs a directory and a certificate of its own",
+        of_process(*pid)
     )]
-    AlreadyRunning { directory: PathBuf, process: String },
+    AlreadyRunning {
+        directory: PathBuf,
+        pid: Option<i32>,
+    },
+    #[error(
+        "the supervisor in `{directory}` has an agent already{}: stop that one first, or give this one a supervisor of its own",
+        of_process(*pid)
+    )]
+    SupervisorTaken {
+        directory: PathBuf,
+        pid: Option<i32>,
+    },
     #[error("making the directory `{path}`")]
     Directory { path: PathBuf, source: io::Error },
     #[error("the path `{path}` is not UTF-8: choose another directory")]
@@ -138,6 +154,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
 
 struct Shell {
     _directory: DataDirectory,
+    _supervisor: Flock<File>,
     core: Agent,
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
@@ -191,6 +208,7 @@ impl Shell {
         }
         let dialer = Dialer::new(&identity)?;
         let directory = DataDirectory::take(&data_directory)?;
+        let supervisor = take_supervisor(&supervisor_directory)?;
         let output_directory = directory.output()?;
         let incarnation = getrandom::u64().map_err(|error| Error::Kernel {
             what: "a random number",
@@ -216,6 +234,7 @@ impl Shell {
         };
         Ok(Shell {
             _directory: directory,
+            _supervisor: supervisor,
             core: Agent::new(config, Rules::all()),
             inputs,
             sender: sender.clone(),
@@ -464,4 +483,43 @@ impl Shell {
 
 pub(crate) fn redial_backoff() -> Backoff {
     Backoff::new(REDIAL_SHORTEST, REDIAL_FIRST, REDIAL_LONGEST)
+}
+
+/// Two agents on one supervisor would kill each other's attempts, and take from each other the word
+/// of how they ended. It may be started after its agent, so its directory may have to be made.
+fn take_supervisor(directory: &Path) -> Result<Flock<File>, Error> {
+    let failed = |source| Error::Directory {
+        path: directory.to_owned(),
+        source,
+    };
+    let mut make = DirBuilder::new();
+    make.mode(0o711).recursive(true);
+    make.create(directory).map_err(failed)?;
+    lock::take(&supervisor::agent_lock_path(directory)).map_err(|refused| match refused {
+        Refused::Held { pid } => Error::SupervisorTaken {
+            directory: directory.to_owned(),
+            pid,
+        },
+        Refused::Failed(source) => failed(source),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supervisor_has_one_agent_and_the_second_is_told_which() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("supervisor");
+        let first = take_supervisor(&directory).unwrap();
+        let refused = take_supervisor(&directory).err().unwrap().to_string();
+        let pid = std::process::id();
+        assert!(
+            refused.contains(&format!("has an agent already (process {pid})")),
+            "{refused}"
+        );
+        drop(first);
+        take_supervisor(&directory).unwrap();
+    }
 }

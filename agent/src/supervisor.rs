@@ -46,6 +46,7 @@ use protocol::Rules;
 use protocol::message::Incarnation;
 
 use crate::clock::{self, BootTimer};
+use crate::lock::of_process;
 use cgroups::Cgroups;
 use environments::Sightings;
 use launching::Launcher;
@@ -69,15 +70,24 @@ pub fn socket_path(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
 
+/// The agent of this supervisor holds this file locked: there is one at a time.
+pub(crate) fn agent_lock_path(directory: &Path) -> PathBuf {
+    directory.join("agent")
+}
+
 /// Why a supervisor could not start, or could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("preparing the supervisor's directory `{path}`")]
     Directory { path: PathBuf, source: io::Error },
     #[error(
-        "another supervisor is running in `{directory}`: stop it first, or give this one a directory of its own"
+        "another supervisor{} is running in `{directory}`: stop it first, or give this one a directory of its own",
+        of_process(*pid)
     )]
-    AlreadyRunning { directory: PathBuf },
+    AlreadyRunning {
+        directory: PathBuf,
+        pid: Option<i32>,
+    },
     #[error(
         "the socket's path `{path}` is longer than {longest} bytes: choose a directory with a shorter path"
     )]

@@ -6,15 +6,16 @@
 //! directory, lock and socket again where it is not. Where another supervisor was quicker, that
 //! one has swept what ran here, and the older one has nothing left to do.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 
-use super::{Error, kernel, socket, socket_path};
+use super::{Error, socket, socket_path};
+use crate::lock::{self, Refused};
 
 /// Longest path a unix socket can have, its closing NUL not counted.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -113,17 +114,11 @@ fn prepare(path: &Path) -> Result<PathBuf, Error> {
 
 fn lock(directory: &Path) -> Result<Flock<File>, Error> {
     let path = lock_path(directory);
-    let opened = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path);
-    let file = opened.map_err(|source| Error::Directory { path, source })?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        nix::Error::EWOULDBLOCK => Error::AlreadyRunning {
+    lock::take(&path).map_err(|refused| match refused {
+        Refused::Held { pid } => Error::AlreadyRunning {
             directory: directory.to_owned(),
+            pid,
         },
-        errno => kernel("a lock")(errno),
+        Refused::Failed(source) => Error::Directory { path, source },
     })
 }

@@ -197,7 +197,7 @@ impl Shell {
             Ok(()) => {
                 tracing::warn!("the supervisor's directory or socket was gone and is made again");
             }
-            Err(Error::AlreadyRunning { directory }) => {
+            Err(Error::AlreadyRunning { directory, .. }) => {
                 tracing::error!(
                     directory = %directory.display(),
                     "another supervisor has taken the directory; this one stops"
