@@ -58,7 +58,13 @@ fn expressions() {
             Vixie,
             "* 99999999999 * * *",
             None,
-            "hour `99999999999` has a number of more than two digits, outside 0-23; write a number from 0 to 23",
+            "hour `99999999999` has a number of more than two digits; write a number from 0 to 23",
+        ),
+        (
+            Vixie,
+            "007 * * * *",
+            None,
+            "minute `007` has a number of more than two digits; write a number from 0 to 59",
         ),
         (
             Vixie,

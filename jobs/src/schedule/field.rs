@@ -248,9 +248,8 @@ impl Field {
             return Err(self.refuse(
                 item,
                 format!(
-                    "has a number of more than {} digits, outside {}",
-                    if digits_most == 2 { "two" } else { "four" },
-                    self.limits()
+                    "has a number of more than {} digits",
+                    if digits_most == 2 { "two" } else { "four" }
                 ),
                 format!("write a number from {} to {}", self.low, self.high),
             ));
