@@ -308,6 +308,18 @@ fn expressions() {
         ),
         (
             Quartz,
+            "0 0 9 LW-3 * ?",
+            None,
+            "day of month `LW-3` is no form of `L`, `W` or `#` that this field knows; write `L`, `L-3` (at most `L-30`), `LW`, `L-3W` or `15W`",
+        ),
+        (
+            Quartz,
+            "0 0 9 W1 * ?",
+            None,
+            "day of month `W1` is no form of `L`, `W` or `#` that this field knows; write `L`, `L-3` (at most `L-30`), `LW`, `L-3W` or `15W`",
+        ),
+        (
+            Quartz,
             "0 0 0 30 2 ?",
             None,
             "cron `0 0 0 30 2 ?` would never fire: no month it names has such a day in any year; write `0 0 0 L 2 ?` (at 00:00 on the last day of February), or other months",

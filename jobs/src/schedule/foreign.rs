@@ -76,7 +76,8 @@ pub(super) fn refuse_word(
 
 fn is_day_word(item: &str) -> bool {
     let upper = item.to_ascii_uppercase();
-    upper.ends_with(['L', 'W']) || upper.starts_with("L-")
+    let of_signs = |c: char| matches!(c, 'L' | 'W' | '-') || c.is_ascii_digit();
+    upper.ends_with(['L', 'W']) || (upper.contains(['L', 'W']) && upper.chars().all(of_signs))
 }
 
 fn refuse_day_word(field: &Field, grammar: &Grammar, item: &str) -> ScheduleError {
