@@ -301,6 +301,26 @@ fn the_tree_of_a_killed_main_has_the_rest_of_the_grace() {
 }
 
 #[test]
+fn what_outlives_a_killed_main_for_a_moment_is_no_leftover_of_it() {
+    let mut m = Machine::running(Rules::all());
+    m.asks(kill(KillCause::Cancelled));
+    m.exits(Exit::Signal(15));
+    m.tree(2);
+    m.tree(0);
+    let end = m.end();
+    assert_eq!((end.killed, end.leftovers), (Some(KillCause::Cancelled), 0));
+}
+
+#[test]
+fn what_is_being_killed_is_given_no_more_time_in_the_table_either() {
+    let mut m = Machine::running(Rules::all());
+    m.asks(kill(KillCause::Cancelled));
+    m.asks(extend(START + 90_000));
+    let table = m.supervisor.table();
+    assert_eq!(table.attempts[0].deadline, BootMs(START + 60_000));
+}
+
+#[test]
 fn a_tree_that_cannot_be_read_is_looked_at_less_and_less_often() {
     let mut m = Machine::running(Rules::all());
     m.exits(Exit::Code(0));
