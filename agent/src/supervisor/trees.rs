@@ -185,11 +185,12 @@ impl Trees {
                 }
             };
             open.retain(|&(token, signal)| {
+                let was_done = done.len();
                 let result = self.signal_once(token, signal, &orphans, cgroups, &mut done);
-                result.unwrap_or_else(|error| {
+                if let Err(error) = result {
                     failures.entry(token).or_insert(error);
-                    false
-                })
+                }
+                done.len() > was_done
             });
             if open.is_empty() {
                 break;
@@ -198,7 +199,7 @@ impl Trees {
         failures
     }
 
-    /// Signals what of this tree is not `done`; whether there was something.
+    /// Signals what of this tree is not `done` yet.
     fn signal_once(
         &self,
         token: Token,
@@ -206,12 +207,11 @@ impl Trees {
         orphans: &Orphans,
         cgroups: &Cgroups,
         done: &mut BTreeSet<(Token, i32, u64)>,
-    ) -> io::Result<bool> {
-        let mut result = Ok(false);
+    ) -> io::Result<()> {
+        let mut result = Ok(());
         for process in self.look(token, orphans, cgroups)?.members {
             if done.insert((token, process.pid, process.started)) {
-                let signalled = signal(&self.proc, &process, sent);
-                result = result.and_then(|_| signalled.map(|()| true));
+                result = result.and(signal(&self.proc, &process, sent));
             }
         }
         result
