@@ -57,7 +57,7 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
         refuse(
             format!("has the unit `{unit}`, which programs read differently"),
             format!(
-                "write {}{meant}; units are KiB, MiB, GiB and TiB, 1024 of each in the next",
+                "write {}{meant}; units are KiB (1024 bytes), MiB (1024 KiB), GiB and TiB",
                 shown(number)
             ),
         )
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn refused_sizes_say_what_to_write() {
-        const UNITS: &str = "units are KiB, MiB, GiB and TiB, 1024 of each in the next";
+        const UNITS: &str = "units are KiB (1024 bytes), MiB (1024 KiB), GiB and TiB";
         for (text, expected) in [
             (
                 "",

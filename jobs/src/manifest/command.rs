@@ -112,7 +112,11 @@ fn argument(item: Cell, is_program: bool, problems: &mut Problems) -> Option<Arg
     match Argument::parse(text) {
         Ok(argument) => Some(argument),
         Err(refusal) => {
-            let what = format!("`{}` {}", shown(text), refusal.what);
+            let what = if refusal.what.starts_with("has ") {
+                format!("`{}` {}", shown(text), refusal.what)
+            } else {
+                refusal.what
+            };
             item.refuse(what, refusal.remedy, problems);
             None
         }
@@ -125,8 +129,13 @@ fn no_list(value: &Value) -> (String, String) {
     match value {
         Value::Scalar { text, .. } if text.contains(SHELL) || text.contains('\n') => (
             "is a line for a shell, and there is none".to_owned(),
-            "write it into a script of its own, and name that: `exec: [\"/opt/jobs/script\"]`"
-                .to_owned(),
+            match exec_of(value) {
+                Some(exec) => format!(
+                    "write `{exec}`, which starts a shell; what is longer is safer in a script of its own: `exec: [\"/opt/jobs/script\"]`"
+                ),
+                None => "write it into a script of its own, and name that: `exec: [\"/opt/jobs/script\"]`"
+                    .to_owned(),
+            },
         ),
         Value::Scalar { text, .. } => (
             format!("`{}` is one text, not a list", shown(text)),
@@ -140,6 +149,32 @@ fn no_list(value: &Value) -> (String, String) {
             example,
         ),
     }
+}
+
+/// `exec: [...]` for a command as other programs take it: a line, or a list of texts. `None` where
+/// it is neither, or more than a message shows.
+pub(super) fn exec_of(value: &Value) -> Option<String> {
+    const SHOWN_BYTES_MAX: usize = 300;
+    let list = match value {
+        Value::Scalar { text, .. } if text.contains('\n') || text.contains("${") => return None,
+        Value::Scalar { text, .. } if text.contains(SHELL) => {
+            format!("[\"/bin/sh\", \"-c\", {}]", quoted(text))
+        }
+        Value::Scalar { text, .. } => list_of(text),
+        Value::List(items) => {
+            let texts: Option<Vec<String>> = items
+                .iter()
+                .map(|item| match &item.value {
+                    Value::Scalar { text, .. } if !text.contains('\n') => Some(quoted(text)),
+                    _ => None,
+                })
+                .collect();
+            format!("[{}]", texts?.join(", "))
+        }
+        _ => return None,
+    };
+    let exec = format!("exec: {list}");
+    (exec.len() <= SHOWN_BYTES_MAX && !exec.contains('`')).then_some(exec)
 }
 
 /// `/bin/report --date {fire_date}`: what people write where a path belongs.

@@ -15,7 +15,7 @@ pub(super) struct Answer {
 }
 
 /// Said of a field that nobody knows.
-pub(super) const UNKNOWN: &str = "is not a field that anything acts on";
+pub(super) const UNKNOWN: &str = "there is no such field";
 const LATER: &str = "is not acted on by this version of Matins, which therefore refuses it";
 
 /// Fields that the form of a manifest provides for and that nothing acts on yet, with what stands

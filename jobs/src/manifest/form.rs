@@ -111,8 +111,8 @@ pub(super) static MANIFEST: Form = Form {
             name: "repeatable",
             says: "whether a second run does harm; where it may, an end that nobody knows goes to a person",
             left_out: LeftOut::Demanded {
-                write: "`repeatable: { safe: true, how: \"...\" }` or `repeatable: { safe: false }`",
-                why: "a run whose end nobody knows is run again only where that does no harm",
+                write: "`repeatable: { safe: true, how: \"full recompute, replaces the day\" }`, with your own reason in `how`, where running twice for the same fire does no harm,\nor `repeatable: { safe: false }` where it may do harm",
+                why: "when nobody knows whether a run came to its end, with `true` it is simply run again, with `false` a person is asked first",
             },
             holds: Holds::Fields(&REPEATABLE),
         },
@@ -129,7 +129,7 @@ pub(super) static MANIFEST: Form = Form {
             name: "misfire",
             says: "what becomes of a fire that comes late",
             left_out: LeftOut::Demanded {
-                write: "`misfire: { policy: run_now }`, `misfire: { policy: skip }` or `misfire: { within: 2h }`",
+                write: "`misfire: { policy: run_now, after: 60s }`, `misfire: { policy: skip, after: 60s }` or `misfire: { within: 2h, after: 60s }`, where below `after` a fire is not yet late",
                 why: "only you know whether a late run still helps or does harm",
             },
             holds: Holds::Fields(&MISFIRE),
@@ -303,7 +303,7 @@ static MISFIRE: Form = Form {
             holds: Holds::Duration(SECOND, DAY),
         },
     ],
-    short: "`misfire: { policy: run_now }`, `misfire: { policy: skip }` or `misfire: { within: 2h }`",
+    short: "`misfire: { policy: run_now, after: 60s }`, `misfire: { policy: skip, after: 60s }` or `misfire: { within: 2h, after: 60s }`; below `after` a fire is not yet late and runs under every policy",
     together: r#"{"anyOf": [{"required": ["policy"]}, {"required": ["within"]}],
         "if": {"properties": {"policy": {"const": "within"}}, "required": ["policy"]}, "then": {"required": ["within"]},
         "else": {"if": {"required": ["policy"]}, "then": {"properties": {"within": false}}}}"#,

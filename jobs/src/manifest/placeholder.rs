@@ -17,7 +17,27 @@ const FAR_DAYS_MAX: u64 = 3660;
 /// Longest text that a placeholder is replaced with, in bytes: `{job}`, two names of 63 bytes.
 pub(super) const FILLED_BYTES_MAX: usize = 127;
 
-const KNOWN: &str = "{job}, {fire_time}, {fire_date}, {fire_date-1d}, {fire_date+1d}, {nominal_time}, {shard}, {shards}, {timezone}";
+const KNOWN: &str = "`{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`";
+
+/// What other programs' words for a placeholder are here.
+const MEANT: [(&str, &str); 16] = [
+    ("date", "fire_date"),
+    ("day", "fire_date"),
+    ("today", "fire_date"),
+    ("ds", "fire_date"),
+    ("fire_day", "fire_date"),
+    ("run_date", "fire_date"),
+    ("execution_date", "fire_date"),
+    ("yesterday", "fire_date-1d"),
+    ("tomorrow", "fire_date+1d"),
+    ("time", "fire_time"),
+    ("now", "fire_time"),
+    ("timestamp", "fire_time"),
+    ("name", "job"),
+    ("index", "shard"),
+    ("total", "shards"),
+    ("tz", "timezone"),
+];
 
 /// One argument: as written, and as parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,13 +160,58 @@ impl Part {
                 },
                 _ => {
                     return Err(Refusal {
-                        what: format!("has the unknown placeholder `{{{}}}`", shown(name)),
-                        remedy: format!("known are {KNOWN}; write `{{{{` and `}}}}` for braces"),
+                        what: unknown(name),
+                        remedy: format!(
+                            "{}known are {KNOWN}; for a brace itself write it twice, `{{{{`",
+                            nearest_to(name)
+                        ),
                     });
                 }
             },
         })
     }
+}
+
+fn unknown(name: &str) -> String {
+    format!("there is no placeholder `{{{}}}`", shown(name))
+}
+
+/// `did you mean ...? ` where it can be told; else nothing.
+fn nearest_to(name: &str) -> String {
+    const NAMES: [&str; 7] = [
+        "fire_date",
+        "fire_time",
+        "nominal_time",
+        "job",
+        "shard",
+        "shards",
+        "timezone",
+    ];
+    let (word, shift) = match name.find(['+', '-']) {
+        Some(at) => name.split_at(at),
+        None => (name, ""),
+    };
+    let lower = word.trim().to_ascii_lowercase();
+    let meant = MEANT.iter().find(|(word, _)| *word == lower);
+    let Some(meant) = meant
+        .map(|&(_, meant)| meant)
+        .or_else(|| crate::nearest::nearest(&lower, NAMES))
+    else {
+        return String::new();
+    };
+    let with_shift = format!("{meant}{shift}");
+    let meant = match Part::parse(&with_shift) {
+        Ok(_) => with_shift.as_str(),
+        Err(_) => meant,
+    };
+    let says = match Part::parse(meant) {
+        Ok(Part::FireDate { days: -1 }) => ", the day before the fire",
+        Ok(Part::FireDate { days: 1 }) => ", the day after the fire",
+        Ok(Part::FireDate { days: 0 }) => ", the day of the fire",
+        Ok(Part::FireTime) => ", the instant of the fire",
+        _ => "",
+    };
+    format!("did you mean `{{{meant}}}`{says}? ")
 }
 
 /// Reads `-1d` or `+30d`.
@@ -160,7 +225,7 @@ fn parse_shift(name: &str, shift: &str) -> Result<i64, Refusal> {
         .filter(|&days: &u64| days <= FAR_DAYS_MAX)
         .and_then(|days| i64::try_from(days).ok())
         .ok_or_else(|| Refusal {
-            what: format!("has the unknown placeholder `{{{}}}`", shown(name)),
+            what: unknown(name),
             remedy: format!(
                 "write whole days, at most {FAR_DAYS_MAX}, for example {{fire_date-1d}}"
             ),

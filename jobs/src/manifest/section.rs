@@ -16,6 +16,8 @@ pub(super) struct Section<'a> {
     /// The field that holds the mapping, empty for a manifest itself.
     path: &'static str,
     at: Place,
+    /// Of a manifest itself: its name as written, for what has no place of its own.
+    job: Option<&'a str>,
     /// By the field's position in the form.
     values: Vec<Option<&'a Node>>,
 }
@@ -61,7 +63,12 @@ impl<'a> Section<'a> {
         entries: &'a [(Key, Node)],
         problems: &mut Problems,
     ) -> Section<'a> {
-        Section::fill(&MANIFEST, "", at, entries, problems)
+        let mut section = Section::fill(&MANIFEST, "", at, entries, problems);
+        section.job = match section.field("name").1.map(|node| &node.value) {
+            Some(Value::Scalar { text, .. }) => Some(text.as_str()),
+            _ => None,
+        };
+        section
     }
 
     /// Holds entries against a form; reports the unknown and the repeated.
@@ -76,6 +83,7 @@ impl<'a> Section<'a> {
             form,
             path,
             at,
+            job: None,
             values: vec![None; form.fields.len()],
         };
         let mut first_lines = vec![0; form.fields.len()];
@@ -142,7 +150,16 @@ impl<'a> Section<'a> {
                 for name in answer.stands_for.split(' ') {
                     self.fill_in(name, &REFUSED);
                 }
-                (answer.what, answer.remedy)
+                let exec = match answer.stands_for {
+                    "run exec" => super::command::exec_of(&node.value),
+                    _ => None,
+                };
+                let remedy = match exec {
+                    Some(exec) if self.path == "run" => format!("write `{exec}`"),
+                    Some(exec) => format!("write `run: {{ {exec} }}`"),
+                    None => answer.remedy,
+                };
+                (answer.what, remedy)
             }
             (None, Some(nearest)) => {
                 self.fill_in(nearest, node);
@@ -252,7 +269,11 @@ impl<'a> Section<'a> {
 
     /// The same in words of one's own.
     pub(super) fn miss_with(&self, name: &'static str, remedy: &str, problems: &mut Problems) {
-        problems.push(self.at, self.path(name), "is missing", remedy);
+        let what = match self.job {
+            Some(job) => format!("is missing in the job `{}`", shown(job)),
+            None => "is missing".to_owned(),
+        };
+        problems.push(self.at, self.path(name), what, remedy);
     }
 
     fn value<T>(
@@ -365,7 +386,15 @@ fn short(form: &Form, path: &str, value: &Value) -> String {
     if let Value::Scalar { text, .. } = value
         && let Some(field) = of_word(text)
     {
-        return format!("`{path}: {{ {}: {text} }}`", field.name);
+        let beside = match path {
+            "misfire" => ", after: 60s",
+            _ => "",
+        };
+        let meaning = match path {
+            "misfire" => ": a fire less late than `after` runs under every policy",
+            _ => "",
+        };
+        return format!("`{path}: {{ {}: {text}{beside} }}`{meaning}", field.name);
     }
     match value {
         Value::Scalar { text, .. } if form.short.contains("{}") && text.len() < 60 => {

@@ -59,7 +59,7 @@ pub(super) fn explain(document: &str, line: usize, column: usize, reason: &str) 
         let open = open.as_ref()?;
         here?.is_outside(open).then(|| open.unclosed())
     };
-    here.and_then(tab)
+    here.and_then(|here| tab(here, before))
         .or_else(|| nearby().find_map(odd_blank))
         .or_else(unclosed)
         .or_else(|| no_comma(here?, column))
@@ -159,13 +159,28 @@ impl Line<'_> {
     }
 }
 
-fn tab(line: Line) -> Option<Mistake> {
-    let tab = line.text[..line.indentation()].find('\t')?;
-    Some(line.mistake(
-        tab,
-        "a tab indents this line",
-        "indent with spaces: YAML does not allow tabs there",
-    ))
+/// Said once of a document, for who indents with tabs does so everywhere.
+pub(super) const TAB: &str = "a tab indents this line";
+
+fn tab(line: Line, before: Option<Line>) -> Option<Mistake> {
+    let indentation = &line.text[..line.indentation()];
+    let tab = indentation.find('\t')?;
+    // Beside spaces it is not known how wide a tab was meant.
+    let is_plain = indentation.bytes().all(|b| b == b'\t');
+    // Below a field without a value stands what it holds; else another field beside the last.
+    let width = before.map_or(0, |before| {
+        let holds = without_comment(before.text).ends_with(':');
+        before.indentation() + if holds { 2 } else { 0 }
+    });
+    let spaces = " ".repeat(width);
+    Some(Mistake {
+        mend: is_plain.then(|| line.mend(0, indentation.len(), spaces)),
+        ..line.mistake(
+            tab,
+            TAB,
+            "indent with spaces: YAML does not allow tabs there",
+        )
+    })
 }
 
 /// A blank that looks like a space and is none.

@@ -107,6 +107,7 @@ pub(super) fn parse(document: Document, problems: &mut Problems) -> Option<Node>
         lines_before: document.lines_before,
         mends: Vec::new(),
     };
+    let mut has_tabs = false;
     loop {
         let mut tree = Tree::new(&places);
         let Err(error) = tree.read(&text) else {
@@ -119,7 +120,11 @@ pub(super) fn parse(document: Document, problems: &mut Problems) -> Option<Node>
             About::Field(key) => tree.path(Some(&key)),
             About::Item => tree.path(None),
         };
-        problems.push(places.of(mistake.at), field, mistake.what, mistake.remedy);
+        let is_tab = mistake.what == syntax::TAB;
+        if !(is_tab && has_tabs) {
+            problems.push(places.of(mistake.at), field, mistake.what, mistake.remedy);
+        }
+        has_tabs |= is_tab;
         let Some(mend) = mistake.mend.filter(|_| places.mends.len() < MENDS_MAX) else {
             tree.end(problems);
             return None;

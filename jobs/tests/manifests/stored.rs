@@ -30,7 +30,7 @@ fn canonical_json_comes_back_and_is_judged_again() {
         (
             "\"queue\"",
             "\"queue\",\"x\":1",
-            "judging a stored manifest: x: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
+            "judging a stored manifest: x: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
         ),
         ("}}", "}", "reading a manifest's JSON"),
     ] {

@@ -76,8 +76,8 @@ const WRONG: &[(&[Edit], &[&str])] = &[
     (
         &[("schedule", "schedule: { every: 10m, tz: UTC }")],
         &[
-            "5:13: schedule.every: is not a field that anything acts on; write `schedule: { cron: \"30 23 * * *\", timezone: Asia/Shanghai }`, or `cron: \"@every 10m\"` for an interval",
-            "5:25: schedule.tz: is not a field that anything acts on; write the zone as `schedule: { timezone: Asia/Shanghai }`",
+            "5:13: schedule.every: there is no such field; write `schedule: { cron: \"30 23 * * *\", timezone: Asia/Shanghai }`, or `cron: \"@every 10m\"` for an interval",
+            "5:25: schedule.tz: there is no such field; write the zone as `schedule: { timezone: Asia/Shanghai }`",
         ],
     ),
     // A command line as one text.
@@ -151,9 +151,9 @@ const WRONG: &[(&[Edit], &[&str])] = &[
             "run:\n  image: report:1\n  command: [\"/bin/x\"]\n  env: { REGION: east }",
         )],
         &[
-            "11:3: run.image: is not a field that anything acts on; leave it out: Matins starts a program that is on the host, `run: { exec: [...] }`",
-            "12:3: run.command: is not a field that anything acts on; write `run: { exec: [\"/opt/jobs/report\", \"--date\", \"{fire_date}\"] }`, a list of the program and its arguments; what needs a shell goes into a script of its own",
-            "13:3: run.env: is not a field that anything acts on; leave it out: an attempt's environment is the same for all; give values as arguments in `run.exec`",
+            "11:3: run.image: there is no such field; leave it out: Matins starts a program that is on the host, `run: { exec: [...] }`",
+            "12:3: run.command: there is no such field; write `exec: [\"/bin/x\"]`",
+            "13:3: run.env: there is no such field; leave it out: an attempt's environment is the same for all; give values as arguments in `run.exec`",
         ],
     ),
     // A user by its number.
@@ -170,8 +170,8 @@ const WRONG: &[(&[Edit], &[&str])] = &[
             ("misfire", "startingDeadlineSeconds: 60"),
         ],
         &[
-            "6:1: startingDeadlineSeconds: is not a field that anything acts on; write `misfire: { within: 2h }` for a fire that still helps that late, `misfire: { policy: run_now }` or `misfire: { policy: skip }`",
-            "7:1: concurrencyPolicy: is not a field that anything acts on; write `overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits)",
+            "6:1: startingDeadlineSeconds: there is no such field; write `misfire: { within: 2h }` for a fire that still helps that late, `misfire: { policy: run_now }` or `misfire: { policy: skip }`",
+            "7:1: concurrencyPolicy: there is no such field; write `overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits)",
         ],
     ),
     // From Airflow: its words.
@@ -181,9 +181,9 @@ const WRONG: &[(&[Edit], &[&str])] = &[
             "retries: 3\nretry_delay: 5m\ndepends_on_past: true\nowner: demo",
         )],
         &[
-            "3:1: retries: is not a field that anything acts on; write `retry: { at_most: 3 }`, 0 for none",
-            "4:1: retry_delay: is not a field that anything acts on; write `retry: { backoff: [1m, 5m, 30m] }`",
-            "5:1: depends_on_past: is not a field that anything acts on; leave it out: this version of Matins does not wait for success; `overlap: queue` waits for the run before to end",
+            "3:1: retries: there is no such field; write `retry: { at_most: 3 }`, 0 for none",
+            "4:1: retry_delay: there is no such field; write `retry: { backoff: [1m, 5m, 30m] }`",
+            "5:1: depends_on_past: there is no such field; leave it out: this version of Matins does not wait for success; `overlap: queue` waits for the run before to end",
         ],
     ),
     // What the design has and this version has not.
@@ -201,7 +201,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
     (
         &[("misfire", "misfire: skip")],
         &[
-            "6:10: misfire: is a single value, not a mapping of fields; write `misfire: { policy: skip }`",
+            "6:10: misfire: is a single value, not a mapping of fields; write `misfire: { policy: skip, after: 60s }`: a fire less late than `after` runs under every policy",
         ],
     ),
     // YAML's other words for true.
@@ -232,7 +232,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
     // A slip of the finger.
     (
         &[("timeout", "timout: 15m")],
-        &["9:1: timout: is not a field that anything acts on; did you mean `timeout`?"],
+        &["9:1: timout: there is no such field; did you mean `timeout`?"],
     ),
     // A number with a zero before it, sizes as elsewhere.
     (
@@ -242,8 +242,8 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         )],
         &[
             "4:9: shards: `05` begins with 0, octal to some readers; leave the 0 out: 5",
-            "5:19: limits.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB, MiB, GiB and TiB, 1024 of each in the next",
-            "5:24: limits.cpus: is not a field that anything acts on; write `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them",
+            "5:19: limits.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB (1024 bytes), MiB (1024 KiB), GiB and TiB",
+            "5:24: limits.cpus: there is no such field; write `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them",
         ],
     ),
     // A colon in a sentence.
@@ -290,6 +290,32 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[("owner", " owner: demo")],
         &[
             "3:2: this line is indented deeper than the one above, which has its value already; indent both alike, or delete the value above if this line is meant to be below it",
+        ],
+    ),
+    // A tab, and what else is wrong beside it.
+    (
+        &[
+            ("timeout", "timeout: 900"),
+            ("run", "run:\n\texec: [\"/bin/x\", \"{yesterday}\"]"),
+        ],
+        &[
+            "9:10: timeout: `900` has no unit; write for example 900s",
+            "11:1: a tab indents this line; indent with spaces: YAML does not allow tabs there",
+            "11:19: run.exec[1]: there is no placeholder `{yesterday}`; did you mean `{fire_date-1d}`, the day before the fire? known are `{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`; for a brace itself write it twice, `{{`",
+        ],
+    ),
+    // A command by its name elsewhere: the remedy is its own text.
+    (
+        &[("run", "command: /opt/jobs/count --day {fire_date}")],
+        &[
+            "10:1: command: there is no such field; write `run: { exec: [\"/opt/jobs/count\", \"--day\", \"{fire_date}\"] }`",
+        ],
+    ),
+    // The same for a shell, where `run` stands already.
+    (
+        &[("run", "run:\n  script: zcat in.gz | /opt/jobs/count")],
+        &[
+            "11:3: run.script: there is no such field; write `exec: [\"/bin/sh\", \"-c\", \"zcat in.gz | /opt/jobs/count\"]`",
         ],
     ),
     // Nothing behind the colon.

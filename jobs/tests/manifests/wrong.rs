@@ -7,7 +7,7 @@ use crate::{LEAST, one, refused, with};
 #[test]
 fn one_field_wrong() {
     const EXEC: &str = "write `run: { exec: [\"/opt/jobs/report\", \"--date\", \"{fire_date}\"] }`";
-    const KNOWN: &str = "known are {job}, {fire_time}, {fire_date}, {fire_date-1d}, {fire_date+1d}, {nominal_time}, {shard}, {shards}, {timezone}; write `{{` and `}}` for braces";
+    const KNOWN: &str = "known are `{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`; for a brace itself write it twice, `{{`";
     for (line, expected) in [
         (
             "name: reconcile",
@@ -167,15 +167,15 @@ fn one_field_wrong() {
         ),
         (
             "colour: red",
-            "11:1: colour: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
+            "11:1: colour: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
         ),
         (
             "takeover-after: 15s",
-            "11:1: takeover-after: is not a field that anything acts on; did you mean `takeover_after`?",
+            "11:1: takeover-after: there is no such field; did you mean `takeover_after`?",
         ),
         (
             "run: { exec: [\"a\"], umask: 7 }",
-            "10:21: run.umask: is not a field that anything acts on; leave it out; known here are exec, user",
+            "10:21: run.umask: there is no such field; leave it out; known here are exec, user",
         ),
         (
             "run: { exec: [\"a\"], user: 1000 }",
@@ -187,7 +187,7 @@ fn one_field_wrong() {
         ),
         (
             "limits: { memory: 2GB }",
-            "11:19: limits.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB, MiB, GiB and TiB, 1024 of each in the next",
+            "11:19: limits.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB (1024 bytes), MiB (1024 KiB), GiB and TiB",
         ),
         (
             "limits: { memory: 1MiB }",
@@ -228,7 +228,7 @@ fn one_field_wrong() {
         (
             "run: { exec: [\"{date}\"] }",
             &format!(
-                "10:15: run.exec[0]: `{{date}}` has the unknown placeholder `{{date}}`; {KNOWN}"
+                "10:15: run.exec[0]: there is no placeholder `{{date}}`; did you mean `{{fire_date}}`, the day of the fire? {KNOWN}"
             ),
         ),
         (
@@ -241,11 +241,11 @@ fn one_field_wrong() {
         ),
         (
             "run: { exec: [\"{fire_date-1w}\"] }",
-            "10:15: run.exec[0]: `{fire_date-1w}` has the unknown placeholder `{fire_date-1w}`; write whole days, at most 3660, for example {fire_date-1d}",
+            "10:15: run.exec[0]: there is no placeholder `{fire_date-1w}`; write whole days, at most 3660, for example {fire_date-1d}",
         ),
         (
             "run: { exec: [\"{fire_date-3661d}\"] }",
-            "10:15: run.exec[0]: `{fire_date-3661d}` has the unknown placeholder `{fire_date-3661d}`; write whole days, at most 3660, for example {fire_date-1d}",
+            "10:15: run.exec[0]: there is no placeholder `{fire_date-3661d}`; write whole days, at most 3660, for example {fire_date-1d}",
         ),
         (
             "run: { exec: [a, &b c] }",

@@ -167,11 +167,11 @@ fn plain_words_mean_what_they_say_or_nothing() {
         ),
         (
             "12: b",
-            "12: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
+            "12: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
         ),
         (
             "true: b",
-            "true: is not a field that anything acts on; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
+            "true: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
         ),
         (
             "owner: !!python/object/apply:os.system [ls]",
