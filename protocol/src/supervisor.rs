@@ -17,6 +17,8 @@ use crate::time::{BootMs, DurationMs, WallMs};
 pub enum Request {
     /// First on every connection; answered by [`Event::Table`].
     Hello,
+    /// With every beat, so that one that hangs is noticed; answered by [`Event::Pong`].
+    Ping,
     Launch(Launch),
     /// The token may live until this deadline. Never moves one back, never revives one that passed.
     Extend {
@@ -76,6 +78,7 @@ pub enum KillCause {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     Table(Table),
+    Pong,
     Launched { token: Token, at: WallMs },
     Ended { token: Token, end: End },
 }

@@ -134,7 +134,9 @@ pub enum DisconnectReason {
     Superseded,
     #[error("the supervisor was replaced, so the attach no longer tells the truth")]
     SupervisorReplaced,
-    #[error("the supervisor has been away for too long to speak for its attempts")]
+    #[error(
+        "the supervisor has not answered for {SUPERVISOR_AWAY_MAX}, and nobody else can speak for its attempts"
+    )]
     SupervisorAway,
     #[error("the coordinator has been silent for three beats")]
     Silent,
@@ -160,6 +162,9 @@ pub struct Agent {
     supervisor: Option<Supervisor>,
     /// Since when the supervisor that was there is not.
     supervisor_away_since: Option<BootMs>,
+    /// When the supervisor was asked what it has not answered yet: one that hangs keeps its
+    /// connection, and looks as if it were there.
+    supervisor_asked_at: Option<BootMs>,
     /// Incarnation of the supervisor that the mirror below was built from.
     mirrored: Option<Incarnation>,
     attempts: BTreeMap<Token, Attempt>,
@@ -233,6 +238,7 @@ impl Agent {
             rules,
             supervisor: None,
             supervisor_away_since: None,
+            supervisor_asked_at: None,
             mirrored: None,
             attempts: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -270,6 +276,7 @@ impl Agent {
     /// When a supervisor that is away is no longer waited for; never, where it is there.
     fn supervisor_given_up_at(&self) -> BootMs {
         self.supervisor_away_since
+            .or(self.supervisor_asked_at)
             .map_or(BootMs(i64::MAX), |since| since + SUPERVISOR_AWAY_MAX)
     }
 
@@ -313,6 +320,7 @@ impl Agent {
             swept: table.swept,
         });
         self.supervisor_away_since = None;
+        self.supervisor_asked_at = None;
         self.mirrored = Some(table.incarnation);
         self.mirror(table, same, now);
         match self.current.as_ref().map(|c| (c.id, &c.link)) {
@@ -329,14 +337,28 @@ impl Agent {
     pub fn handle_supervisor_down(&mut self, now: Now) {
         self.enforce_deadlines(now.boot);
         if self.supervisor.take().is_some() {
-            self.supervisor_away_since = Some(now.boot);
+            self.supervisor_away_since = self.supervisor_asked_at.take().or(Some(now.boot));
+        }
+    }
+
+    /// With every beat: what is said of attempts is the supervisor's word, and must be fresh.
+    fn ask_supervisor(&mut self, now: BootMs) {
+        if self.supervisor.is_some() {
+            self.supervisor_asked_at.get_or_insert(now);
+            self.supervise(Request::Ping);
         }
     }
 
     pub fn handle_supervisor(&mut self, event: Event, now: Now) {
         self.enforce_deadlines(now.boot);
+        self.supervisor_asked_at = None;
         match event {
             Event::Table(table) => self.handle_supervisor_up(table, now),
+            // It was given up, and its table is out of date.
+            _ if self.supervisor.is_none() => {
+                self.actions.push_back(Action::Supervise(Request::Hello));
+            }
+            Event::Pong => {}
             Event::Launched { token, at } => {
                 if let Some(attempt) = self.attempts.get_mut(&token) {
                     attempt.started_at = Some(at);

@@ -172,6 +172,7 @@ impl Supervisor {
                 let table = self.table();
                 self.send(Event::Table(table));
             }
+            Request::Ping => self.send(Event::Pong),
             Request::Launch(launch) => self.handle_launch(launch, now),
             Request::Extend { token, deadline } => {
                 if let Some(attempt) = self.attempts.get_mut(&token)

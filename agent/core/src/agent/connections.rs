@@ -36,6 +36,9 @@ impl Agent {
     pub fn handle_tick(&mut self, now: Now) {
         self.kill_overdue(now.boot);
         let supervisor_given_up = self.supervisor_given_up_at() <= now.boot;
+        if supervisor_given_up {
+            self.handle_supervisor_down(now);
+        }
         let Some(current) = &mut self.current else {
             return;
         };
@@ -60,6 +63,7 @@ impl Agent {
                         attempts: self.attempts.keys().copied().collect(),
                     };
                     self.send(AgentMessage::Heartbeat(heartbeat));
+                    self.ask_supervisor(now.boot);
                 }
             }
         }

@@ -46,6 +46,8 @@ pub(in crate::agent) fn work() -> Work {
 struct Host {
     agent: Agent,
     boot: i64,
+    /// The supervisor keeps its connection and answers nothing.
+    hung: bool,
 }
 
 impl Host {
@@ -60,6 +62,7 @@ impl Host {
         Host {
             agent: Agent::new(config, rules),
             boot: 1_000_000,
+            hung: false,
         }
     }
 
@@ -104,8 +107,18 @@ impl Host {
         self.agent.handle_message(connection, message, self.now());
     }
 
+    /// What is to be done; the supervisor has answered its pings.
     fn actions(&mut self) -> Vec<Action> {
-        std::iter::from_fn(|| self.agent.poll_action()).collect()
+        let mut actions = Vec::new();
+        while let Some(action) = self.agent.poll_action() {
+            match action {
+                Action::Supervise(Request::Ping) if !self.hung => {
+                    self.agent.handle_supervisor(Event::Pong, self.now());
+                }
+                action => actions.push(action),
+            }
+        }
+        actions
     }
 
     /// Waits for the next beat and sends it.
@@ -757,6 +770,48 @@ fn a_broken_line_to_the_same_supervisor_is_mended_without_a_new_session() {
     assert_eq!(kills(&actions), [(10, Cancelled)]);
     assert_eq!(receipts(actions), [(11, Refused)]);
     assert_eq!(host.agent.session(), Some(SESSION));
+}
+
+#[test]
+fn a_supervisor_that_hangs_ends_the_session_and_its_next_word_is_answered_with_a_question() {
+    let mut host = Host::running(Rules::all());
+    host.hung = true;
+    let asked = host.boot + HEARTBEAT.0;
+    while host.agent.is_connected() {
+        host.boot = host.agent.poll_timeout().unwrap().0;
+        host.agent.handle_tick(host.now());
+        // The coordinator is there all the while.
+        if let Some(session) = host.agent.session() {
+            let (beat, live) = (u64::MAX, vec![Token(10)]);
+            host.says(CoordinatorBody::HeartbeatAck {
+                session,
+                beat,
+                live,
+            });
+        }
+    }
+    assert_eq!(host.boot, asked + QUIET_HOST.0);
+    assert!(host.actions().contains(&Action::Disconnect {
+        connection: FIRST,
+        reason: DisconnectReason::SupervisorAway,
+    }));
+    // Nobody attaches on what it said before.
+    host.agent.handle_connected(ConnectionId(2), host.now());
+    assert_eq!(host.actions(), []);
+    host.agent.handle_supervisor(Event::Pong, host.now());
+    assert_eq!(host.actions(), [Action::Supervise(Request::Hello)]);
+    host.hung = false;
+    let deadline = host.boot + 60_000;
+    let table = table(1, vec![held(10, deadline)]);
+    host.agent
+        .handle_supervisor(Event::Table(table), host.now());
+    assert!(matches!(
+        host.actions()[..],
+        [Action::Send {
+            message: AgentMessage::Attach(_),
+            ..
+        }]
+    ));
 }
 
 #[test]

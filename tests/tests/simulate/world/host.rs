@@ -473,7 +473,7 @@ impl World {
             Request::Kill { token, cause } => {
                 self.note(|_| format!("host {host}: {token} to be killed: {cause:?}"));
             }
-            Request::Hello | Request::Forget { .. } => {}
+            Request::Hello | Request::Ping | Request::Forget { .. } => {}
         }
     }
 
