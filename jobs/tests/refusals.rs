@@ -182,6 +182,24 @@ fn expressions() {
         ),
         (
             Vixie,
+            "@daily 23:30",
+            None,
+            "cron `@daily 23:30` says more than `@daily`, which takes nothing after it; write `30 23 * * *` for every day at 23:30",
+        ),
+        (
+            Vixie,
+            "@weekly on Monday",
+            None,
+            "cron `@weekly on Monday` says more than `@weekly`, which takes nothing after it; write `@weekly` alone, or its fields, `0 0 * * 0`, with what you mean",
+        ),
+        (
+            Vixie,
+            "*/5 9-17 * * MON-FIRI",
+            None,
+            "day of week `MON-FIRI` names no value of this field, 0-7 or sun-sat; did you mean `MON-FRI`?",
+        ),
+        (
+            Vixie,
             "@reboot",
             None,
             "cron `@reboot` is no time, and no machine of the fleet is the one whose start would count; give the job a schedule, or start it with the host's own init",

@@ -50,6 +50,8 @@ pub enum Rule {
     LostNeedsVerifiedDead,
     /// 6.2: a sweep proves what is dead on its own boot, and nothing of another.
     SweepProvesItsOwnBoot,
+    /// 6.5: what a host says of its attempts is the word of a supervisor that answers.
+    SupervisorMustAnswer,
     /// 6.3: two processes under one identity are both quarantined.
     DuplicatesQuarantined,
     /// 6.3: the nonce is asked before anybody is called a duplicate.

@@ -136,7 +136,7 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     (
         "retries backofflimit maxretries retrycount restartpolicy restart attempts maxattempts max",
         "",
-        "write `retry: { at_most: 3 }`, 0 for none",
+        "write `retry: { at_most: 3, backoff: [1m] }`: up to 3 further attempts, a minute apart; 0 for none",
     ),
     (
         "retrydelay retryinterval delay retryexponentialbackoff restartsec",

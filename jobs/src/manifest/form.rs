@@ -129,7 +129,7 @@ pub(super) static MANIFEST: Form = Form {
             name: "misfire",
             says: "what becomes of a fire that comes late",
             left_out: LeftOut::Demanded {
-                write: "`misfire: { policy: run_now, after: 60s }`, `misfire: { policy: skip, after: 60s }` or `misfire: { within: 2h, after: 60s }`, where below `after` a fire is not yet late",
+                write: "`misfire: { policy: run_now, after: 60s }` (a late fire runs all the same), `misfire: { policy: skip, after: 60s }` (it is dropped) or `misfire: { within: 2h, after: 60s }` (it runs if less than 2h late); below `after` a fire is not yet late",
                 why: "only you know whether a late run still helps or does harm",
             },
             holds: Holds::Fields(&MISFIRE),

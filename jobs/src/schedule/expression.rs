@@ -247,6 +247,13 @@ fn parse_day(
     field.parse(grammar, text).map(DayField::Items)
 }
 
+/// `23:30`, as hour and minute.
+fn clock_time(text: &str) -> Option<(u32, u32)> {
+    let (hour, minute) = text.split_once(':')?;
+    let (hour, minute) = (hour.parse().ok()?, minute.parse().ok()?);
+    (hour < 24 && minute < 60).then_some((hour, minute))
+}
+
 fn macro_fields(text: &str) -> Result<&'static str, ScheduleError> {
     if let Some((_, fields)) = MACROS.iter().find(|(name, _)| *name == text) {
         return Ok(fields);
@@ -257,6 +264,22 @@ fn macro_fields(text: &str) -> Result<&'static str, ScheduleError> {
         return refuse(
             "is no time, and no machine of the fleet is the one whose start would count",
             "give the job a schedule, or start it with the host's own init".to_owned(),
+        );
+    }
+    if let Some((name, fields)) = MACROS
+        .iter()
+        .find(|(name, _)| text.starts_with(name) && text[name.len()..].starts_with([' ', '\t']))
+    {
+        let more = text[name.len()..].trim_start_matches([' ', '\t']);
+        let remedy = match clock_time(more).filter(|_| fields.starts_with("0 0 * * *")) {
+            Some((hour, minute)) => {
+                format!("write `{minute} {hour} * * *` for every day at {more}")
+            }
+            None => format!("write `{name}` alone, or its fields, `{fields}`, with what you mean"),
+        };
+        return refuse(
+            &format!("says more than `{name}`, which takes nothing after it"),
+            remedy,
         );
     }
     let known = MACROS.iter().map(|(name, _)| *name);

@@ -67,6 +67,19 @@ pub(super) fn refuse_word(
             format!("write `{}`", short.to_ascii_lowercase()),
         );
     }
+    if let Some(name) = crate::nearest::nearest(text, field.names.iter().copied()) {
+        // In the writer's own capitals.
+        let name = if text == text.to_ascii_uppercase() {
+            name.to_ascii_uppercase()
+        } else {
+            name.to_owned()
+        };
+        return field.refuse(
+            item,
+            format!("names no value of this field, {}", field.limits()),
+            format!("did you mean `{}`?", item.replace(text, &name)),
+        );
+    }
     field.refuse(
         item,
         format!("is not a value of this field, {}", field.limits()),

@@ -181,7 +181,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
             "retries: 3\nretry_delay: 5m\ndepends_on_past: true\nowner: demo",
         )],
         &[
-            "3:1: retries: there is no such field; write `retry: { at_most: 3 }`, 0 for none",
+            "3:1: retries: there is no such field; write `retry: { at_most: 3, backoff: [1m] }`: up to 3 further attempts, a minute apart; 0 for none",
             "4:1: retry_delay: there is no such field; write `retry: { backoff: [1m, 5m, 30m] }`",
             "5:1: depends_on_past: there is no such field; leave it out: this version of Matins does not wait for success; `overlap: queue` waits for the run before to end",
         ],

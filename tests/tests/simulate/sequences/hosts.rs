@@ -11,6 +11,7 @@ use crate::world::{Held, World};
 sequences! {
     latch breaks without DeadlineLatch;
     stopped_agent breaks without SupervisorEnforcesDeadline;
+    stopped_supervisor breaks without SupervisorMustAnswer;
     stopped_agent_and_supervisor breaks without FencedWrites;
     killed_agent_and_supervisor breaks without SweepBeforeAnswer;
     orphan_that_cannot_be_killed breaks without LostNeedsVerifiedDead;
@@ -76,6 +77,15 @@ fn stopped_agent(world: &mut World) -> Held {
     world.until_process_on(B)?;
     world.run_for(3 * MINUTE)?;
     world.resume_agent(A);
+    heal(world)
+}
+
+/// The supervisor alone stands still, and its agent would beat on for what nobody watches.
+fn stopped_supervisor(world: &mut World) -> Held {
+    under_way_on_a(world, 2, true)?;
+    world.stop_supervisor(A);
+    world.until_process_on(B)?;
+    world.resume_supervisor(A);
     heal(world)
 }
 
