@@ -166,7 +166,7 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     (
         "resources resource requests mem ram memorylimit memorymax tasksmax cpu cpus cpushares ulimit",
         "",
-        "write `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them",
+        "write `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them; a number of CPUs cannot be set, `cpu_weight: 200` is twice the usual share",
     ),
     (
         "uid runas runasuser username serviceaccount serviceaccountname group gid",

@@ -128,23 +128,27 @@ pub(super) fn word(cell: Cell, problems: &mut Problems) -> Option<&'static str> 
         Value::Scalar { text, .. } => text.as_str(),
         _ => any_text(cell, problems)?,
     };
+    let meant: Vec<String> = words
+        .iter()
+        .map(|(word, meaning)| format!("`{word}` ({meaning})"))
+        .collect();
     let words = || words.iter().map(|&(word, _)| word);
     if let Some(known) = words().find(|&word| word == text) {
         return Some(known);
     }
-    let all = words().collect::<Vec<_>>().join(", ");
+    let all = meant.join(", ");
     let (what, remedy) = if elsewhere::is_later_word(cell.field.name, text) {
         (
             format!(
                 "`{}` is not acted on by this version of Matins",
                 shown(text)
             ),
-            format!("write one of {all}"),
+            format!("write {all}"),
         )
     } else {
         let remedy = match nearest(text, words()) {
             Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("write one of {all}"),
+            None => format!("write {all}"),
         };
         (format!("`{}` is not known", shown(text)), remedy)
     };

@@ -209,6 +209,17 @@ impl Field {
         )
     }
 
+    /// What `3d` begins with, or some step.
+    fn step_meant(&self, step: &str, most: u16) -> u16 {
+        let digits = step
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(step.len());
+        let number = step[..digits].parse().ok();
+        number
+            .filter(|number| (1..=most).contains(number))
+            .unwrap_or((self.high - self.low).div_ceil(4))
+    }
+
     /// Most cron programs take a step longer than the field and name its first value. Four
     /// digits are more than anybody means, and what implementations make of more differs.
     fn parse_step(&self, grammar: &Grammar, item: &str, step: &str) -> Result<u16, ScheduleError> {
@@ -225,10 +236,7 @@ impl Field {
                 self.refuse(
                     item,
                     format!("has a step that is not a number from 1 to {most}"),
-                    format!(
-                        "write for example `*/{}`",
-                        (self.high - self.low).div_ceil(4)
-                    ),
+                    format!("write for example `*/{}`", self.step_meant(step, most)),
                 )
             })
     }

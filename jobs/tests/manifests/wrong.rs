@@ -103,15 +103,15 @@ fn one_field_wrong() {
         ),
         (
             "overlap: allow",
-            "10:10: overlap: `allow` is not acted on by this version of Matins; write one of forbid, queue",
+            "10:10: overlap: `allow` is not acted on by this version of Matins; write `forbid` (a fire during a run is skipped), `queue` (a fire during a run waits for its end)",
         ),
         (
             "overlap: replace",
-            "10:10: overlap: `replace` is not acted on by this version of Matins; write one of forbid, queue",
+            "10:10: overlap: `replace` is not acted on by this version of Matins; write `forbid` (a fire during a run is skipped), `queue` (a fire during a run waits for its end)",
         ),
         (
             "overlap: none",
-            "10:10: overlap: `none` is not known; write one of forbid, queue",
+            "10:10: overlap: `none` is not known; write `forbid` (a fire during a run is skipped), `queue` (a fire during a run waits for its end)",
         ),
         (
             "timeout: 90",

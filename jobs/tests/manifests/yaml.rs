@@ -147,7 +147,7 @@ fn plain_words_mean_what_they_say_or_nothing() {
         ),
         (
             "overlap: no",
-            "overlap: `no` is not known; write one of forbid, queue",
+            "overlap: `no` is not known; write `forbid` (a fire during a run is skipped), `queue` (a fire during a run waits for its end)",
         ),
         (
             "repeatable: { safe: off }",

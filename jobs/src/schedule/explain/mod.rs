@@ -104,7 +104,7 @@ impl Warning {
     /// Whether the writer almost surely means something else, and so is told without asking.
     pub fn is_striking(&self) -> bool {
         match self {
-            Warning::EitherDay { .. } => true,
+            Warning::EitherDay { .. } | Warning::RestartsEachMonth { .. } => true,
             // A step of a whole round, every 60 minutes: that is what it does.
             Warning::OneStep { field, step, .. } => {
                 let round = match *field {
