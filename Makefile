@@ -33,10 +33,14 @@ test: ## Run all tests that everybody runs
 test-full: test ## Run them all, the long ones included
 	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
 	RUST_TEST_THREADS=$(SIDE_BY_SIDE) cargo test --workspace -- --ignored
+	$(MAKE) test-guest
+
+# Emulation is slow: what it could only time out on is left to the machine itself.
+GUEST_TESTS = trees:: limits:: launches:: supervisor:: crowd::a_thousand
 
 test-guest: ## Run the supervisor's tests under cgroup v2 in a virtual machine (root)
 	tests/guest/run "$$(cargo test -p agent --test processes --no-run --message-format=json \
-		| sed -n 's/.*"executable":"\([^"]*\/processes-[^"]*\)".*/\1/p')"
+		| sed -n 's/.*"executable":"\([^"]*\/processes-[^"]*\)".*/\1/p')" $(GUEST_TESTS)
 
 lint: ## Check form and habits
 	cargo fmt --all --check
