@@ -17,6 +17,7 @@ import unittest
 from typing import Callable
 
 import sessions
+from both import FIRST, LAST, AnOlderExecutionOnEither, PublishingOnEither, finish
 from interleaving import Chances, Violation, interleave
 from sessions import JOB, MONDAY, TUESDAY, Attempt, Conflict, Misused, PostgresSession, Refused
 
@@ -24,7 +25,6 @@ WAIT_SECONDS = 30
 
 OLDER = Attempt(token=8)
 NEWER = Attempt(token=9)
-FIRST, LAST = Attempt(token=10, shard=0), Attempt(token=11, shard=1)
 
 READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE = PostgresSession.BEGINNINGS
 
@@ -66,15 +66,6 @@ class PostgresTest(unittest.TestCase):
         session = PostgresSession(address, *settings)
         self.addCleanup(session.close)
         return session
-
-    def finish(self, session: PostgresSession, attempt: Attempt) -> None:
-        """All that a shard does, but publishing."""
-        session.claim(attempt)
-        session.begin()
-        session.guard(attempt)
-        session.recompute(attempt)
-        session.done(attempt)
-        session.commit()
 
     def wait_until_it_waits(self, session: PostgresSession) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
@@ -217,8 +208,8 @@ class AtEveryIsolationLevel:
         self.newer.rollback()
 
     def test_of_two_last_shards_at_once_one_publishes(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         # Each has a snapshot of before, and holds its own shard, as a program does that calls the guard out of habit.
         for session, attempt in ((self.older, FIRST), (self.newer, LAST)):
             session.begin(self.beginning)
@@ -237,8 +228,8 @@ class AtEveryIsolationLevel:
         self.assertEqual(self.watcher.run("SELECT times FROM matins.publications"), [(1,)])
 
     def test_a_shard_claimed_since_its_snapshot_is_not_published(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         self.older.begin(self.beginning)
         self.older.rows()
         self.newer.claim(LAST._replace(token=99))
@@ -287,7 +278,7 @@ class AStalledWriter(PostgresTest):
         _, status = os.waitpid(stopped.pid, os.WUNTRACED)
         self.assertTrue(os.WIFSTOPPED(status))
 
-        self.finish(self.newer, NEWER)
+        finish(self.newer, NEWER)
         stopped.send_signal(signal.SIGCONT)
         _, errors = stopped.communicate("commit\n", timeout=WAIT_SECONDS)
         self.assertEqual(stopped.returncode, 1)
@@ -367,10 +358,7 @@ class ShardsOfOneExecution(PostgresTest):
             writer.commit()
 
 
-class AnOlderExecution(PostgresTest):
-    monday = Attempt(token=8, fence=1)
-    tuesday = Attempt(token=20, fence=2, shard=1, fire_time=TUESDAY)
-
+class AnOlderExecution(AnOlderExecutionOnEither, PostgresTest):
     def test_is_refused_on_every_shard_once_a_later_one_has_claimed_any(self) -> None:
         self.older.claim(self.monday)
         self.newer.claim(self.tuesday)
@@ -382,38 +370,20 @@ class AnOlderExecution(PostgresTest):
             f"{JOB} {MONDAY} shard 0: fence 1 was replaced by 2: this process was replaced; stop",
         )
 
-    def test_may_be_rerun_under_a_higher_fence(self) -> None:
-        self.older.claim(self.monday)
-        self.newer.claim(self.tuesday)
-        rerun = self.monday._replace(token=30, fence=3)
-        self.newer.claim(rerun)
-        self.newer.guard(rerun)
-        with self.assertRaises(Refused):
-            self.older.guard(self.monday)
 
-    def test_of_another_job_is_not_asked(self) -> None:
-        self.newer.claim(self.tuesday)
-        self.older.claim(self.monday._replace(job="other/job"))
-
-    def test_without_fences_is_judged_by_its_token_alone(self) -> None:
-        self.newer.claim(self.tuesday._replace(fence=None))
-        self.older.claim(self.monday._replace(fence=None))
-        self.older.guard(self.monday._replace(fence=None))
-
-
-class Publishing(PostgresTest):
+class Publishing(PublishingOnEither, PostgresTest):
     def test_is_for_the_last_shard_and_once(self) -> None:
-        self.finish(self.older, FIRST)
+        finish(self.older, FIRST)
         self.assertFalse(self.older.publish(FIRST))
-        self.finish(self.newer, LAST)
+        finish(self.newer, LAST)
         self.assertTrue(self.newer.publish(LAST))
         self.assertFalse(self.newer.publish(LAST))
         self.assertFalse(self.older.publish(FIRST))
         self.assertEqual(self.watcher.run("SELECT times FROM matins.publications"), [(1,)])
 
     def test_holds_off_who_would_recompute_a_shard(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         self.older.begin()
         self.assertTrue(self.older.publish(FIRST))
         claiming = self.in_background(lambda: self.newer.claim(LAST._replace(token=99)))
@@ -424,8 +394,8 @@ class Publishing(PostgresTest):
         self.assertEqual(self.watcher.rows(table="published"), self.watcher.rows())
 
     def test_comes_again_when_a_shard_was_done_again(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         self.assertTrue(self.newer.publish(LAST))
         again = FIRST._replace(token=50)
         self.older.claim(again)
@@ -434,19 +404,6 @@ class Publishing(PostgresTest):
         self.assertTrue(self.newer.publish(LAST))
         self.assertFalse(self.older.publish(again))
         self.assertEqual(self.watcher.run("SELECT times FROM matins.publications"), [(2,)])
-
-    def test_that_is_rolled_back_is_still_to_come(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
-        self.older.begin()
-        self.assertTrue(self.older.publish(FIRST))
-        self.older.rollback()
-        self.assertTrue(self.newer.publish(LAST))
-
-    def test_does_not_count_shards_of_another_cut(self) -> None:
-        self.finish(self.older, FIRST._replace(shards=3))
-        self.finish(self.newer, LAST)
-        self.assertFalse(self.newer.publish(LAST))
 
     def test_in_the_transaction_that_marked_the_shard_done_is_misuse(self) -> None:
         self.newer.claim(LAST)

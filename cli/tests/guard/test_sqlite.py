@@ -14,15 +14,15 @@ import tempfile
 import unittest
 
 import sessions
+from both import FIRST, LAST, AnOlderExecutionOnEither, PublishingOnEither, finish
 from interleaving import Chances, Violation, interleave
-from sessions import JOB, MONDAY, TUESDAY, Attempt, Conflict, Misused, Refused, SqliteSession
+from sessions import JOB, MONDAY, Attempt, Conflict, Misused, Refused, SqliteSession
 
 WAIT_SECONDS = 30
 SEEDS = 150
 
 OLDER = Attempt(token=8)
 NEWER = Attempt(token=9)
-FIRST, LAST = Attempt(token=10, shard=0), Attempt(token=11, shard=1)
 
 # Each a way to break the script, and what is then no longer so.
 LEFT_OUT = {
@@ -58,15 +58,6 @@ class SqliteTest(unittest.TestCase):
         self.addCleanup(session.close)
         return session
 
-    def finish(self, session: SqliteSession, attempt: Attempt) -> None:
-        """All that a shard does, but publishing."""
-        session.claim(attempt)
-        session.begin()
-        session.guard(attempt)
-        session.recompute(attempt)
-        session.done(attempt)
-        session.commit()
-
 
 class AStalledWriter(SqliteTest):
     def check_refused(self) -> None:
@@ -93,8 +84,8 @@ class AStalledWriter(SqliteTest):
         )
 
     def test_between_its_transactions_is_refused(self) -> None:
-        self.finish(self.older, OLDER)
-        self.finish(self.newer, NEWER)
+        finish(self.older, OLDER)
+        finish(self.newer, NEWER)
         self.check_refused()
         self.assertEqual(self.watcher.tokens(), {9})
 
@@ -102,7 +93,7 @@ class AStalledWriter(SqliteTest):
         self.older.claim(OLDER)
         self.older.begin("BEGIN")
         self.older.rows()
-        self.finish(self.newer, NEWER)
+        finish(self.newer, NEWER)
         with self.assertRaises((Refused, Conflict)):
             self.older.guard(OLDER)
         self.older.rollback()
@@ -115,7 +106,7 @@ class AStalledWriter(SqliteTest):
         self.older.guard(OLDER)
         self.older.recompute(OLDER)
         self.older.commit()
-        self.finish(self.newer, NEWER)
+        finish(self.newer, NEWER)
         self.assertEqual(self.watcher.tokens(), {9})
         self.check_refused()
 
@@ -130,7 +121,7 @@ class AStalledWriter(SqliteTest):
                 self.check_waited_for()
                 self.older.commit()
                 self.assertEqual(self.watcher.tokens(), {8})
-        self.finish(self.newer, NEWER)
+        finish(self.newer, NEWER)
         self.assertEqual(self.watcher.tokens(), {9})
         self.check_refused()
 
@@ -149,7 +140,7 @@ class AStalledWriter(SqliteTest):
         stopped.kill()
         stopped.wait(WAIT_SECONDS)
         self.assertEqual(self.watcher.tokens(), set())
-        self.finish(self.newer, NEWER)
+        finish(self.newer, NEWER)
         self.assertEqual(self.watcher.tokens(), {9})
 
 
@@ -162,7 +153,7 @@ class AStalledWriterWithoutWal(AStalledWriter):
         self.older.begin("BEGIN")
         self.older.rows()
         with self.assertRaises(Conflict):
-            self.finish(self.newer, NEWER)
+            finish(self.newer, NEWER)
         self.newer.rollback()
         self.older.guard(OLDER)
         self.older.commit()
@@ -210,12 +201,9 @@ class Arguments(SqliteTest):
             self.newer.guard(NEWER._replace(fence=2))
 
 
-class AnOlderExecution(SqliteTest):
-    monday = Attempt(token=8, fence=1)
-    tuesday = Attempt(token=20, fence=2, shard=1, fire_time=TUESDAY)
-
+class AnOlderExecution(AnOlderExecutionOnEither, SqliteTest):
     def test_is_refused_on_every_shard_once_a_later_one_has_claimed_any(self) -> None:
-        self.finish(self.older, self.monday._replace(shards=1))
+        finish(self.older, self.monday._replace(shards=1))
         self.newer.claim(self.tuesday)
         for call in (self.older.guard, self.older.claim, self.older.done):
             with self.assertRaises(Refused) as refusal:
@@ -227,38 +215,20 @@ class AnOlderExecution(SqliteTest):
         with self.assertRaises(Refused):
             self.older.publish(self.monday._replace(shards=1))
 
-    def test_may_be_rerun_under_a_higher_fence(self) -> None:
-        self.older.claim(self.monday)
-        self.newer.claim(self.tuesday)
-        rerun = self.monday._replace(token=30, fence=3)
-        self.newer.claim(rerun)
-        self.newer.guard(rerun)
-        with self.assertRaises(Refused):
-            self.older.guard(self.monday)
 
-    def test_of_another_job_is_not_asked(self) -> None:
-        self.newer.claim(self.tuesday)
-        self.older.claim(self.monday._replace(job="other/job"))
-
-    def test_without_fences_is_judged_by_its_token_alone(self) -> None:
-        self.newer.claim(self.tuesday._replace(fence=None))
-        self.older.claim(self.monday._replace(fence=None))
-        self.older.guard(self.monday._replace(fence=None))
-
-
-class Publishing(SqliteTest):
+class Publishing(PublishingOnEither, SqliteTest):
     def test_is_for_the_last_shard_and_once(self) -> None:
-        self.finish(self.older, FIRST)
+        finish(self.older, FIRST)
         self.assertFalse(self.older.publish(FIRST))
-        self.finish(self.newer, LAST)
+        finish(self.newer, LAST)
         self.assertTrue(self.newer.publish(LAST))
         self.assertFalse(self.newer.publish(LAST))
         self.assertFalse(self.older.publish(FIRST))
         self.assertEqual(self.watcher.run("SELECT times FROM matins_publications"), [(1,)])
 
     def test_of_two_last_ones_at_once_is_for_one(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         self.newer.begin("BEGIN")
         self.newer.rows()  # has a snapshot of before
         self.older.begin()
@@ -273,17 +243,17 @@ class Publishing(SqliteTest):
 
     def test_without_asking_is_misuse_where_there_is_nothing(self) -> None:
         publish = ("INSERT INTO matins_publish VALUES (?, ?, ?, ?, ?, ?)", FIRST.author_of())
-        self.finish(self.older, FIRST)
+        finish(self.older, FIRST)
         with self.assertRaisesRegex(Misused, "nothing to publish"):
             self.older.run(*publish)
-        self.finish(self.newer, LAST)
+        finish(self.newer, LAST)
         self.older.run(*publish)
         with self.assertRaisesRegex(Misused, "nothing to publish"):
             self.older.run(*publish)
 
     def test_comes_again_when_a_shard_was_done_again(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         self.assertTrue(self.newer.publish(LAST))
         again = FIRST._replace(token=50)
         self.older.claim(again)
@@ -292,19 +262,6 @@ class Publishing(SqliteTest):
         self.assertTrue(self.newer.publish(LAST))
         self.assertFalse(self.older.publish(again))
         self.assertEqual(self.watcher.run("SELECT times FROM matins_publications"), [(2,)])
-
-    def test_that_is_rolled_back_is_still_to_come(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
-        self.older.begin()
-        self.assertTrue(self.older.publish(FIRST))
-        self.older.rollback()
-        self.assertTrue(self.newer.publish(LAST))
-
-    def test_does_not_count_shards_of_another_cut(self) -> None:
-        self.finish(self.older, FIRST._replace(shards=3))
-        self.finish(self.newer, LAST)
-        self.assertFalse(self.newer.publish(LAST))
 
     def test_of_a_shard_that_is_none_is_misuse(self) -> None:
         attempt = FIRST._replace(shard=2)
@@ -315,8 +272,8 @@ class Publishing(SqliteTest):
 
 class TheScript(SqliteTest):
     def test_applied_again_changes_nothing(self) -> None:
-        self.finish(self.older, FIRST)
-        self.finish(self.newer, LAST)
+        finish(self.older, FIRST)
+        finish(self.newer, LAST)
         self.newer.publish(LAST)
         before = list(self.watcher.connection.iterdump())
         self.watcher.connection.executescript(sessions.SQLITE_SCRIPT)
