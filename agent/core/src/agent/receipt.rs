@@ -33,18 +33,7 @@ pub enum StartRefusal {
 impl StartRefusal {
     /// No process was started, and none will be.
     pub(super) fn into_end(self, at: WallMs) -> AttemptEnd {
-        AttemptEnd {
-            outcome: AttemptOutcome::Refused,
-            exit: None,
-            started_at: None,
-            ended_at: at,
-            cpu: DurationMs::ZERO,
-            memory_bytes_peak: 0,
-            out_of_memory: false,
-            not_enforced: Vec::new(),
-            reason: Some(self.to_string()),
-            tail: String::new(),
-        }
+        unseen(AttemptOutcome::Refused, self.to_string(), at)
     }
 }
 
@@ -83,14 +72,27 @@ pub(super) fn attempt_end(end: End) -> AttemptEnd {
 /// The receipt for what began, is dead, and was forgotten by the supervisor at the word of some
 /// other agent: only that one has heard how it ended.
 pub(super) fn end_taken_by_another(started_at: WallMs, at: WallMs) -> AttemptEnd {
+    let reason =
+        "another agent was connected to this host's supervisor and took the word of its end";
     AttemptEnd {
-        outcome: AttemptOutcome::Lost,
         started_at: Some(started_at),
-        reason: Some(
-            "another agent was connected to this host's supervisor and took the word of its end"
-                .to_owned(),
-        ),
-        ..StartRefusal::LaunchUnread.into_end(at)
+        ..unseen(AttemptOutcome::Lost, reason.to_owned(), at)
+    }
+}
+
+/// An end of which nothing was seen that could be told.
+fn unseen(outcome: AttemptOutcome, reason: String, ended_at: WallMs) -> AttemptEnd {
+    AttemptEnd {
+        outcome,
+        exit: None,
+        started_at: None,
+        ended_at,
+        cpu: DurationMs::ZERO,
+        memory_bytes_peak: 0,
+        out_of_memory: false,
+        not_enforced: Vec::new(),
+        reason: Some(reason),
+        tail: String::new(),
     }
 }
 
