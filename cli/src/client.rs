@@ -14,6 +14,7 @@ use protocol::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use ureq::http::{Response, StatusCode};
+use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::failure::{Failure, Status, chain};
@@ -168,10 +169,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        let answer = self
-            .started(self.agent.put(self.at(path)), &[])
-            .send_json(body);
-        self.read(answer, Effect::Some)
+        self.send(self.agent.put(self.at(path)), body, Effect::Some)
     }
 
     pub(crate) fn post<T: DeserializeOwned>(
@@ -179,10 +177,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        let answer = self
-            .started(self.agent.post(self.at(path)), &[])
-            .send_json(body);
-        self.read(answer, Effect::Some)
+        self.send(self.agent.post(self.at(path)), body, Effect::Some)
     }
 
     /// Asks with a body; whatever becomes of it, nothing is changed.
@@ -191,10 +186,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        let answer = self
-            .started(self.agent.post(self.at(path)), &[])
-            .send_json(body);
-        self.read(answer, Effect::None)
+        self.send(self.agent.post(self.at(path)), body, Effect::None)
     }
 
     pub(crate) fn delete(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
@@ -236,6 +228,16 @@ impl Client {
 
     fn at(&self, path: &str) -> String {
         format!("{}{path}", self.url)
+    }
+
+    fn send<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &impl Serialize,
+        effect: Effect,
+    ) -> Result<T, Failure> {
+        let answer = self.started(request, &[]).send_json(body);
+        self.read(answer, effect)
     }
 
     fn started<B>(
