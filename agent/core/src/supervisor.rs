@@ -265,7 +265,6 @@ impl Supervisor {
                     token,
                     at: now.wall,
                 });
-                self.enforce(now);
             }
             Err(error) => {
                 let cause = attempt.ladder.as_ref().and_then(Ladder::cause);
@@ -292,7 +291,6 @@ impl Supervisor {
             look_at: now.boot + PAUSE_FIRST,
             pause: PAUSE_FIRST,
         };
-        // Nothing is enforced here: others may have ended too and wait to be handed in.
         self.actions.push_back(Action::LookAtTree { token });
     }
 
@@ -347,8 +345,7 @@ impl Supervisor {
     }
 
     /// Nobody can write to this attempt's output any more, and all that came is written down.
-    pub fn handle_output_drained(&mut self, token: Token, now: Now) {
-        self.enforce(now);
+    pub fn handle_output_drained(&mut self, token: Token) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
             return;
         };
@@ -375,7 +372,8 @@ impl Supervisor {
     }
 
     /// The latch of rule 6.5 holds here too: a passed deadline is acted upon before a request
-    /// could move it.
+    /// could move it. What the machine tells moves none and enforces none, for another attempt's
+    /// exit may be the next thing that it tells; the shell's tick comes after all of it.
     fn enforce(&mut self, now: Now) {
         if self.rules.on(Rule::DeadlineLatch) {
             self.step_all(now.boot);

@@ -287,7 +287,7 @@ impl Shell {
 
     fn hear_log_writer(&mut self) {
         for token in self.log_writer.read() {
-            self.core.handle_output_drained(token, clock::now());
+            self.core.handle_output_drained(token);
         }
     }
 

@@ -47,7 +47,7 @@ impl Machine {
     }
 
     fn drained(&mut self) {
-        self.supervisor.handle_output_drained(T, self.now());
+        self.supervisor.handle_output_drained(T);
     }
 
     fn now(&self) -> Now {
@@ -352,15 +352,19 @@ fn exits_that_are_handed_in_together_are_all_the_jobs_own() {
     m.asks(Request::Launch(launch(2, START + 60_000)));
     let second = Token(2);
     m.supervisor.handle_spawned(second, Ok(vec![]), m.now());
+    m.asks(Request::Launch(launch(3, START + 60_000)));
     m.boot = START + 90_000;
     for token in [T, second] {
         let exit = Exit::Code(0);
         m.supervisor
             .handle_main_exited(token, exit, Usage::default(), m.now());
+        // Whatever else the machine has to tell may come between two of them.
+        m.supervisor.handle_spawned(Token(3), Ok(vec![]), m.now());
+        m.supervisor.handle_output_drained(T);
     }
     m.supervisor.handle_tick(m.now());
     for token in [T, second] {
-        m.supervisor.handle_output_drained(token, m.now());
+        m.supervisor.handle_output_drained(token);
         m.supervisor.handle_tree(token, Tree::default(), m.now());
     }
     let killed: Vec<_> = m
@@ -767,7 +771,7 @@ fn check(rules: Rules, inputs: Vec<Input>) -> Result<(), TestCaseError> {
                     tree.1 += 1;
                 }
             }
-            Input::Drained(token) => m.supervisor.handle_output_drained(Token(token), m.now()),
+            Input::Drained(token) => m.supervisor.handle_output_drained(Token(token)),
             Input::Reconnect => {
                 m.supervisor.handle_disconnected(m.now());
                 m.supervisor.handle_connected(m.now());

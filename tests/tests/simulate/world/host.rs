@@ -417,7 +417,7 @@ impl World {
                 if let Some(supervisor) = self.hosts[host].supervisor.as_mut() {
                     supervisor.core.handle_spawned(token, result, now);
                     // Processes here print nothing.
-                    supervisor.core.handle_output_drained(token, now);
+                    supervisor.core.handle_output_drained(token);
                 }
             }
             Action::Signal { token, signal } => {
