@@ -7,33 +7,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use protocol::Token;
 use protocol::attempt::AttemptOutcome;
 
 use crate::grounds::Grounds;
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, binary, supervisor_name};
-use crate::writers::{Writer, living, tokens_of, wait_for_outcome, wait_for_successors};
-
-/// Two hosts, and on each of them two shards of a job that write. The tokens are host 1's.
-fn two_hosts(job: &Writer) -> Result<(Site, Vec<Token>)> {
-    let mut site = Site::new(2)?;
-    site.start(2, 8)?;
-    job.run(&mut site)?;
-    let tokens = tokens_of(&site, &agent_name(1))?;
-    ensure!(!tokens.is_empty(), "host 1 has no shard");
-    Ok((site, tokens))
-}
-
-/// Everything succeeds, and no attempt was needed but the first.
-fn ends_undisturbed(mut site: Site) -> Result<()> {
-    site.wait_until_succeeded(PATIENCE)?;
-    let evidence = site.evidence()?;
-    println!("{}", evidence.summary());
-    evidence.check_without_overlap()?;
-    let attempts = evidence.attempts().count();
-    ensure!(attempts == 4, "{attempts} attempts of 4 shards");
-    site.close()
-}
+use crate::writers::{
+    Writer, ends_undisturbed, living, two_hosts, wait_for_outcome, wait_for_successors,
+};
 
 #[test]
 fn an_agent_killed_finds_its_attempts_again() -> Result<()> {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use protocol::Token;
 use protocol::api;
 use protocol::attempt::AttemptOutcome;
 
 use crate::evidence::{self, Note, writer};
-use crate::site::Site;
+use crate::site::{PATIENCE, Site, agent_name};
 
 /// A writer job; [`Writer::of`] is one that nothing is special about.
 #[derive(Clone)]
@@ -136,6 +136,27 @@ pub(crate) fn living(site: &Site, tokens: &[Token]) -> Result<Vec<i32>> {
 /// Whether this pid is a writer of the site, and not by now somebody else.
 fn is_writer(site: &Site, pid: i32) -> bool {
     crate::leftovers::processes(site.directory()).contains(&pid)
+}
+
+/// Two hosts, and on each of them two shards of a job that write. The tokens are host 1's.
+pub(crate) fn two_hosts(job: &Writer) -> Result<(Site, Vec<Token>)> {
+    let mut site = Site::new(2)?;
+    site.start(2, 8)?;
+    job.run(&mut site)?;
+    let tokens = tokens_of(&site, &agent_name(1))?;
+    ensure!(!tokens.is_empty(), "host 1 has no shard");
+    Ok((site, tokens))
+}
+
+/// Everything succeeds, and no attempt was needed but the first.
+pub(crate) fn ends_undisturbed(mut site: Site) -> Result<()> {
+    site.wait_until_succeeded(PATIENCE)?;
+    let evidence = site.evidence()?;
+    println!("{}", evidence.summary());
+    evidence.check_without_overlap()?;
+    let attempts = evidence.attempts().count();
+    ensure!(attempts == 4, "{attempts} attempts of 4 shards");
+    site.close()
 }
 
 /// Waits until somebody writes under a token that is none of these, for each of their shards.
