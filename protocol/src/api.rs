@@ -3,12 +3,18 @@
 //! Every time is RFC 3339 in UTC; every length of time is in milliseconds and says so in its name;
 //! every id is text with its prefix, `run-12`.
 
+mod requests;
+
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptOutcome, Exit, Trigger};
 use crate::output::Stream;
 use crate::time::{WallMs, rfc3339};
 use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token, ids};
+
+pub use requests::*;
 
 /// A job as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,8 +35,19 @@ pub struct Job {
     #[serde(with = "rfc3339::option")]
     pub next_fire: Option<WallMs>,
     pub last_run: Option<Run>,
+    /// Since when, by whom and why nothing of its schedule fires, where a person has paused it.
+    #[serde(default)]
+    pub paused: Option<Paused>,
     /// Why the job stands still, where it does.
     pub problem: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    #[serde(with = "rfc3339")]
+    pub at: WallMs,
+    pub by: String,
+    pub reason: String,
 }
 
 /// A job with its manifest (canonical JSON), its recent runs and its recorded gaps, newest first.
@@ -72,6 +89,9 @@ pub struct Run {
     #[serde(with = "ids::text")]
     pub execution_id: ExecutionId,
     pub trigger: Trigger,
+    /// Values that were given for this run instead of the manifest's own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
     pub shards: u32,
     pub pending: u32,
     pub leased: u32,
@@ -176,10 +196,26 @@ pub struct Agent {
     pub agent: AgentName,
     #[serde(with = "ids::text")]
     pub id: AgentId,
-    /// `ready`, `offline`, `quarantined` or `revoked`.
+    /// `ready`, `offline`, `cordoned`, `draining`, `quarantined` or `revoked`.
     pub state: String,
+    /// Why it gets no work, where a person or a rule has decided so.
+    #[serde(default)]
+    pub reason: Option<String>,
     pub slots: u32,
     pub leased: u32,
+    /// What the host says of itself, for `needs.labels`; sorted.
+    #[serde(default)]
+    pub labels: Vec<String>,
+}
+
+/// Something that shards share and of which there is only so much, such as the connections of a
+/// database; a manifest asks for units of it under `needs.uses`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resource {
+    pub resource: String,
+    pub capacity: u32,
+    /// Units held by shards that are leased now.
+    pub in_use: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,142 +228,21 @@ pub struct Alert {
     pub job: Option<JobName>,
     #[serde(with = "ids::text::option")]
     pub run: Option<RunId>,
+    #[serde(default)]
+    pub agent: Option<AgentName>,
     pub text: String,
-}
-
-/// `PUT /jobs/{namespace}/{name}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PutJobRequest {
-    /// The manifest's YAML, one document.
-    pub manifest: String,
-    pub by: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PutJobAnswer {
-    pub job: JobName,
-    #[serde(with = "ids::text")]
-    pub id: JobId,
-    pub version: u32,
-    /// `created`, `revived`, `changed`, `renamed` or `unchanged`.
-    pub result: String,
-    #[serde(with = "rfc3339::option")]
-    pub next_fire: Option<WallMs>,
-}
-
-/// `DELETE /jobs/{namespace}/{name}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeleteJobRequest {
-    pub by: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeleteJobAnswer {
-    pub job: JobName,
-}
-
-/// `POST /jobs/{namespace}/{name}/plan`: what would be done is asked, and nothing is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlanRequest {
-    /// The manifest that would be put; `null`: the job would be deleted.
-    pub manifest: Option<String>,
-}
-
-/// What a put or a deletion would do now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobPlan {
-    pub job: JobName,
-    /// As of [`PutJobAnswer`], or `deleted`.
-    pub result: String,
-    /// The version that would be in force; `null` after a deletion.
-    pub version: Option<u32>,
-    /// The version that would be followed, that of a deleted job too.
-    pub before: Option<PlannedFrom>,
-    /// Instants up to this one stay those of the version before; the new one begins after it.
-    #[serde(with = "rfc3339")]
-    pub cut_over: WallMs,
-    /// Runs that are not final: a put leaves them alone, a deletion cancels them.
-    pub open_runs: u64,
-    /// Shards that run now; a job with one is not deleted.
-    pub leases: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlannedFrom {
-    /// Its name, where the job would be renamed.
-    pub job: JobName,
-    pub version: u32,
-    /// Canonical JSON.
-    pub manifest: serde_json::Value,
-}
-
-/// `POST /jobs/{namespace}/{name}/runs`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunRequest {
-    /// An instant of the past that has no run; `null`: a run of no instant.
+    /// How often it was raised while it was open, reminders included.
+    #[serde(default)]
+    pub count: u32,
+    /// When it was raised last.
     #[serde(with = "rfc3339::option", default)]
-    pub fire_time: Option<WallMs>,
-    pub by: String,
-    pub reason: String,
-}
-
-/// `POST /runs/{id}/rerun`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RerunRequest {
-    /// `null`: every shard that did not succeed.
+    pub last_at: Option<WallMs>,
+    /// When what it was about was over; `null` while it is open.
+    #[serde(with = "rfc3339::option", default)]
+    pub cleared_at: Option<WallMs>,
+    /// The person who cleared it; `null` where that happened by itself.
     #[serde(default)]
-    pub shard: Option<u32>,
-    pub by: String,
-    pub reason: String,
-}
-
-/// `POST /runs/{id}/cancel`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CancelRequest {
-    pub by: String,
-    pub reason: String,
-}
-
-/// `POST /runs/{id}/confirm`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConfirmRequest {
-    /// `null`: every shard that needs confirmation.
-    #[serde(default)]
-    pub shard: Option<u32>,
-    /// `succeeded`, `retry` or `failed`.
-    pub verdict: String,
-    pub by: String,
-    pub reason: String,
-}
-
-/// `POST /agents/{name}/revoke`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RevokeRequest {
-    pub by: String,
-    pub reason: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevokeAnswer {
-    pub agent: AgentName,
-    /// Whether an agent of this name had ever attached.
-    pub known: bool,
-}
-
-/// Answer to what was asked of a run: the run as it stands now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunAnswer {
-    #[serde(with = "ids::text")]
-    pub run: RunId,
-    pub state: String,
+    pub cleared_by: Option<String>,
 }
 
 /// `GET /status`: the coordinator that answers, and what it looks after.

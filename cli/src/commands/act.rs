@@ -20,6 +20,7 @@ pub(crate) fn run(options: &Run) -> Result<(), Failure> {
         options.job.name()
     );
     let request = RunRequest {
+        params: std::collections::BTreeMap::new(),
         fire_time: options.at,
         by: asking_user(),
         reason: options.reason.clone(),
@@ -31,6 +32,7 @@ pub(crate) fn rerun(options: &Rerun) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
     let run = id_of(&client, &options.run)?;
     let request = RerunRequest {
+        failed: false,
         shard: options.shard,
         by: asking_user(),
         reason: options.reason.clone(),

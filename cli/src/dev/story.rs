@@ -376,6 +376,11 @@ pub(super) mod tests {
     fn alerts_are_told_once_and_only_where_no_run_tells_them() {
         let mut story = begun();
         let alert = |id, run| Alert {
+            agent: None,
+            count: 1,
+            last_at: None,
+            cleared_at: None,
+            cleared_by: None,
             id: AlertId(id),
             at: WallMs::parse_rfc3339("2026-11-29T02:10:00Z").unwrap(),
             kind: "given_up".to_owned(),

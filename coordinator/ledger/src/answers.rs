@@ -194,8 +194,10 @@ impl Answers<'_> {
                     agent: agent.row.name,
                     id: agent.row.agent_id,
                     state: state.to_owned(),
+                    reason: None,
                     slots: agent.row.slots,
                     leased: leased.get(&agent.row.agent_id.0).copied().unwrap_or(0),
+                    labels: Vec::new(),
                 }
             })
             .collect();
@@ -213,13 +215,19 @@ impl Answers<'_> {
             )?
             .query_map([limit.min(ROWS_MAX)], |row| {
                 let named = row.get_ref(3)? != rusqlite::types::ValueRef::Null;
+                let at = WallMs(row.get(1)?);
                 Ok(api::Alert {
                     id: AlertId(row.get(0)?),
-                    at: WallMs(row.get(1)?),
+                    at,
                     kind: coded::<AlertKind>(row, 2)?.word().to_owned(),
                     job: named.then(|| read_name(row, 3)).transpose()?,
                     run: row.get::<_, Option<i64>>(4)?.map(RunId),
+                    agent: None,
                     text: row.get(5)?,
+                    count: 1,
+                    last_at: Some(at),
+                    cleared_at: None,
+                    cleared_by: None,
                 })
             })?
             .collect()
@@ -242,6 +250,7 @@ impl Answers<'_> {
             fired_through: row.fired_through,
             next_fire: None,
             last_run: self.recent_runs(row, 1)?.pop(),
+            paused: None,
             problem: None,
         };
         match Manifest::from_json(&text) {
@@ -392,6 +401,7 @@ fn show(run: &Run, job: JobName) -> api::Run {
         execution: row.execution,
         execution_id: row.execution_id,
         trigger: row.trigger,
+        params: std::collections::BTreeMap::new(),
         shards: row.shards,
         pending: run.tally.pending,
         leased: run.tally.leased,
