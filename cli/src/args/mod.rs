@@ -1,0 +1,177 @@
+//! The command line, a file for each subject.
+
+mod act;
+mod bench;
+mod look;
+mod manifests;
+mod serve;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use protocol::DurationMs;
+
+use crate::client::Target;
+use crate::output::Format;
+pub(crate) use act::*;
+pub(crate) use bench::*;
+pub(crate) use look::*;
+pub(crate) use manifests::*;
+pub(crate) use serve::*;
+
+const ABOUT: &str = "\
+Runs jobs that must run at their hour, once, on machines you own.";
+
+/// Kept beside [`crate::failure::Status`].
+const AFTER_HELP: &str = "\
+Exit status:
+  0  done
+  1  refused or failed; what, why and what to do are on standard error
+  2  bad usage or bad input, such as a manifest with a mistake; nothing was done
+  3  the coordinator cannot be reached, or cannot answer now
+ 74  a coordinator ended because its ledger could not be written
+ 75  a coordinator ended because another one leads on its ledger
+
+Environment:
+  MATINS_DATA        data directory of the coordinator or of `matins dev`,
+                     where --data is not given [default: ./.matins]
+  MATINS_URL, MATINS_TOKEN_FILE
+                     address of the coordinator's API and the file with its
+                     token, instead of a data directory
+  MATINS_LOG         what coordinator and agent log, such as `debug` or
+                     `coordinator=debug,info` [default: info]
+
+Data is on standard output, talk on standard error.";
+
+#[derive(Parser, Debug)]
+#[command(
+    name = "matins",
+    version,
+    about = ABOUT,
+    after_help = AFTER_HELP,
+    max_term_width = 80,
+    disable_help_subcommand = true,
+    infer_subcommands = false
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Create and change jobs from manifests
+    Apply(Apply),
+    /// List jobs, runs, agents or alerts
+    #[command(subcommand)]
+    Get(Get),
+    /// Show everything about one job or one run
+    Describe(Describe),
+    /// Run a job now, or for a past time that has no run
+    Run(Run),
+    /// Run the shards of a run that did not succeed once more
+    Rerun(Rerun),
+    /// Stop a run
+    Cancel(Cancel),
+    /// Say how shards ended that Matins could not judge
+    Confirm(Confirm),
+    /// Write what attempts printed, and follow what they print
+    Logs(Logs),
+    /// Show when an expression, a job or a manifest fires, and say what it means
+    Next(Next),
+    /// Measure what this machine carries
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Print the JSON Schema of a manifest, by which editors complete and check
+    Schema,
+    /// Run a whole Matins of your own from a directory of manifests
+    Dev(Dev),
+    /// Run a coordinator
+    Coordinator(Coordinator),
+    /// Run the agent of a host
+    Agent(Agent),
+    /// Run the supervisor of a host: the parent of every attempt
+    Supervisor(Supervisor),
+    /// Make the cluster's authority, and certificates by which its parts know each other
+    #[command(subcommand)]
+    Ca(Ca),
+    /// Print the SQL by which a job's own database refuses replaced processes
+    Guard(Guard),
+}
+
+/// Options of every command that asks a coordinator.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// How the answer is written
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+/// [`Format`] for what is more than a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Text {
+    /// For people, at 80 columns
+    #[default]
+    #[value(alias = "table")]
+    Text,
+    /// For programs
+    Json,
+}
+
+fn parse_reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("it is empty: say why, for those who read it later".to_owned()),
+        reason => Ok(reason.to_owned()),
+    }
+}
+
+fn parse_length(text: &str) -> Result<DurationMs, String> {
+    jobs::parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    jobs::parse_size(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_its_help_fits_80_columns() {
+        let mut command = Cli::command();
+        command.clone().debug_assert();
+        let mut pages = vec![command.render_long_help().to_string()];
+        for sub in command.get_subcommands_mut() {
+            pages.push(sub.render_long_help().to_string());
+            for sub in sub.get_subcommands_mut() {
+                pages.push(sub.render_long_help().to_string());
+            }
+        }
+        for line in pages.iter().flat_map(|page| page.lines()) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    #[test]
+    fn statuses_of_the_help_are_those_of_the_code() {
+        use crate::failure::Status;
+        for (status, text) in [
+            (Status::Failed, "refused or failed"),
+            (Status::BadInput, "bad usage or bad input"),
+            (Status::Unreachable, "cannot be reached"),
+        ]
+        .map(|(status, text)| (status as i32, text))
+        .into_iter()
+        .chain([
+            (coordinator::LEDGER_FAILED, "ledger could not be written"),
+            (coordinator::DEPOSED, "another one leads"),
+        ]) {
+            let line = format!("{status:>3}  ");
+            let line = AFTER_HELP.lines().find(|l| l.starts_with(&line)).unwrap();
+            assert!(line.contains(text), "{line}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The parts of Matins that stay, and what they need to know each other.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use protocol::{AgentName, ClusterId, DurationMs};
+
+use super::{Asking, parse_length, parse_reason, parse_size};
+use crate::client::DATA_DEFAULT;
+
+#[derive(Args, Debug)]
+pub(crate) struct Dev {
+    /// Directory of manifests, *.yaml and *.yml
+    #[arg(long, value_name = "DIR")]
+    pub(crate) jobs: PathBuf,
+    /// How many agents, each with a supervisor of its own
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) agents: u32,
+    /// How many attempts each agent runs at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) slots: u32,
+    /// Where everything is kept
+    #[arg(long, value_name = "DIR", env = "MATINS_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
+    pub(crate) data: PathBuf,
+    /// End by itself after so long, such as 90s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = parse_length)]
+    pub(crate) exit_after: Option<DurationMs>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Coordinator {
+    /// Directory of the ledger, made where it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Directory with ca.pem, cert.pem and key.pem [default: `identity` in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    /// Where agents connect, UDP
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7411")]
+    pub(crate) agents_listen: SocketAddr,
+    /// Where the API listens, TCP on loopback
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7412")]
+    pub(crate) api_listen: SocketAddr,
+    /// Name of this machine in logs and answers [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    #[command(flatten)]
+    pub(crate) child: Child,
+}
+
+#[derive(Args, Debug)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
+#[command(override_usage = "\
+matins agent --data <DIR> --identity <DIR> --coordinator <HOST:PORT>
+                    --supervisor <DIR> --slots <N>")]
+pub(crate) struct Agent {
+    #[command(subcommand)]
+    pub(crate) about: Option<AboutAgent>,
+    #[command(flatten)]
+    pub(crate) run: Option<RunAgent>,
+    // Not part of what runs an agent: clap finds no optional group that holds another.
+    #[command(flatten)]
+    pub(crate) child: Child,
+}
+
+/// What is asked of a coordinator about an agent.
+#[derive(Subcommand, Debug)]
+pub(crate) enum AboutAgent {
+    /// Let a host in no more: its connection ends, its leases run out
+    Revoke {
+        /// The agent, as its certificate names it
+        #[arg(value_name = "NAME")]
+        name: AgentName,
+        /// Why, for those who read it later
+        #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+        reason: String,
+        #[command(flatten)]
+        asking: Asking,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunAgent {
+    /// Directory of the agent's own state, made where it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Directory with ca.pem, cert.pem and key.pem
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: PathBuf,
+    /// Where the coordinator listens for agents, UDP
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) coordinator: String,
+    /// Directory of the supervisor that runs on this host
+    #[arg(long, value_name = "DIR")]
+    pub(crate) supervisor: PathBuf,
+    /// Name of this host: start only if the certificate in --identity states it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<AgentName>,
+    /// How many attempts at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) slots: u32,
+    /// How much of one attempt's output is kept: the first and the last of it
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
+    pub(crate) output_per_attempt: u64,
+    /// How long the output of ended attempts is kept
+    #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "7d")]
+    pub(crate) output_age: DurationMs,
+    /// How much output is kept in all [default: 5GiB, or a tenth of the disk if
+    /// that is less]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) output_total: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Supervisor {
+    /// Directory of the supervisor's socket and of its attempts, made where it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) child: Child,
+}
+
+/// How `matins dev` ties the life of its children to its own.
+#[derive(Args, Debug)]
+pub(crate) struct Child {
+    /// Process that started this one and without which it must not live
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) parent_pid: Option<i32>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Ca {
+    /// Make a new authority: ca.pem, and ca.key, which belongs on no other machine
+    Create {
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Name of the cluster, stated in every certificate
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: ClusterId,
+    },
+    /// Issue a certificate with a key of its own: ca.pem, cert.pem and key.pem
+    Issue {
+        /// The authority's directory
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        #[arg(long, value_enum, value_name = "ROLE")]
+        role: Role,
+        /// Name of the host
+        #[arg(long, value_name = "NAME")]
+        name: AgentName,
+        /// Directory the three files are written to
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    Agent,
+    Coordinator,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Guard {
+    /// Which database the job writes to
+    #[arg(value_name = "DATABASE", value_enum)]
+    pub(crate) database: Database,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Database {
+    Sqlite,
+    Postgres,
+}
