@@ -389,6 +389,7 @@ run: {{ exec: [\"/bin/true\"] }}"
         );
         Request::PutJob {
             manifest: Arc::new(parse_manifests("m", &yaml).unwrap().remove(0)),
+            expected: None,
             by: "tester".to_owned(),
         }
     }

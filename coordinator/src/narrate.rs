@@ -100,6 +100,20 @@ impl<'a> Narrator<'a> {
             (Command::DeleteJob(delete), Done::JobDeleted) => {
                 tracing::info!(job = self.job(delete.job_id), by = delete.by, "job deleted");
             }
+            (Command::PauseJob(pause), Done::Paused { changed: true }) => {
+                let (by, reason) = (pause.by.as_str(), pause.reason.as_str());
+                tracing::info!(job = self.job(pause.job_id), by, reason, "job paused");
+            }
+            (
+                Command::ResumeJob(resume),
+                Done::Resumed {
+                    changed: true,
+                    skipped,
+                },
+            ) => {
+                let job = self.job(resume.job_id);
+                tracing::info!(job, by = resume.by, skipped, "job resumed");
+            }
             (Command::Fire(fire), Done::Fired { .. }) => {
                 self.tell_of_gaps(fire.job_id, &fire.decisions);
             }
@@ -375,6 +389,8 @@ fn name_of(command: &Command) -> &'static str {
         Command::BecomeActive(_) => "become_active",
         Command::PutJob(_) => "put_job",
         Command::DeleteJob(_) => "delete_job",
+        Command::PauseJob(_) => "pause_job",
+        Command::ResumeJob(_) => "resume_job",
         Command::Fire(_) => "fire",
         Command::Admit(_) => "admit",
         Command::SkipWaiting(_) => "skip_waiting",
@@ -516,6 +532,7 @@ run: { exec: [\"/bin/true\"] }
             manifest,
             cut_over: NOON - DurationMs(60_000),
             settle: None,
+            expected: None,
             by: "tester".to_owned(),
         };
         let attach = AttachAgent {

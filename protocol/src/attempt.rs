@@ -83,6 +83,8 @@ pub enum Trigger {
     CatchUp,
     Manual,
     Rerun,
+    /// All of it anew, what succeeded too.
+    Redo,
 }
 
 impl Trigger {
@@ -92,6 +94,7 @@ impl Trigger {
             Trigger::CatchUp => "catch_up",
             Trigger::Manual => "manual",
             Trigger::Rerun => "rerun",
+            Trigger::Redo => "redo",
         }
     }
 }

@@ -98,12 +98,16 @@ pub enum Rule {
     LateIsNotMissed,
     /// 6: a shard is tried elsewhere before it is tried again where it just failed.
     RetriedElsewhere,
+    /// 4: a fire that was on its way when its job was paused does not fire.
+    PauseJudgedInApply,
+    /// 4: a resume moves the watermark over what the pause has kept from firing.
+    ResumeSkipsThePast,
 }
 
 /// Which rules are in force. Everything outside tests runs with [`Rules::all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    off: u64,
+    off: u128,
 }
 
 impl Default for Rules {

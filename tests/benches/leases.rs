@@ -82,6 +82,7 @@ impl Bench {
             manifest: manifest()?,
             cut_over: WallMs(0),
             settle: None,
+            expected: None,
             by: "bench".to_owned(),
         };
         let commands = [

@@ -178,7 +178,7 @@ fn fired(run: &Run) -> Line {
     match run.trigger {
         Trigger::Manual => detail.push_str(", by hand"),
         Trigger::CatchUp => detail.push_str(", caught up"),
-        Trigger::Scheduled | Trigger::Rerun => {}
+        Trigger::Scheduled | Trigger::Rerun | Trigger::Redo => {}
     }
     if what == "fired" && run.namespace == "scheduled" && late > LATE {
         detail = format!("{detail}, {} late", rough(late));

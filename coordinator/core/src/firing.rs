@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::command::{AlertKind, Command, Fire, RaiseAlert};
 use ledger::{Done, JobRow, Refusal};
-use protocol::{JobId, Now, Rule, WallMs};
+use protocol::{JobId, JobName, Now, Rule, WallMs};
 
 use crate::clock::Verdict;
 use crate::core::{Core, Flight};
@@ -47,9 +47,16 @@ impl Firing {
 }
 
 impl Core {
-    /// Next fire of a job; `None` where it has none or its manifest cannot be read.
+    /// Next fire of a job; `None` where it has none, is paused, or its manifest cannot be read.
     pub fn next_fire(&self, job_id: JobId) -> Option<WallMs> {
         self.firing.due_of.get(&job_id).copied()
+    }
+
+    /// Next fire of the job of this name.
+    pub fn next_fire_of(&self, name: &JobName) -> Option<WallMs> {
+        self.names
+            .get(name)
+            .and_then(|&job_id| self.next_fire(job_id))
     }
 
     pub(crate) fn fire_due(&mut self, now: Now) {
@@ -88,7 +95,10 @@ impl Core {
         self.firing.end_move(job_id);
         match result {
             // Computed from a state that has moved: `advance` computes it anew.
-            Ok(_) | Err(Refusal::WatermarkMoved { .. } | Refusal::NoSuchJob { .. }) => {}
+            Ok(_)
+            | Err(
+                Refusal::WatermarkMoved { .. } | Refusal::NoSuchJob { .. } | Refusal::Paused { .. },
+            ) => {}
             // It would be refused again and again: the job stands still, loudly, until its row
             // changes or another reign begins.
             Err(refusal) => {
@@ -110,6 +120,9 @@ impl Core {
             return;
         }
         self.names.insert(job.name.clone(), job.job_id);
+        if job.is_paused() {
+            return;
+        }
         let next = self.owed(job).and_then(trigger::next_fire);
         if let Some(next) = next {
             self.firing.expect(job.job_id, next.at);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jobs::Manifest;
 use ledger::command::{
-    CancelRun, Command, Confirm, DeleteJob, ManualRun, PutJob, Rerun, RerunScope, RevokeAgent,
-    Settlement, Verdict as Answer,
+    CancelRun, Command, Confirm, DeleteJob, ManualRun, PauseJob, PutJob, Rerun, RerunScope,
+    ResumeJob, RevokeAgent, Settlement, Verdict as Answer,
 };
 use ledger::{Done, JobRow, Refusal, ShardState};
 use protocol::{AgentName, DurationMs, JobId, JobName, Now, RunId, WallMs};
@@ -22,9 +22,20 @@ const TRIES: u32 = 5;
 pub enum Request {
     PutJob {
         manifest: Arc<Manifest>,
+        /// Only if this version is in force; 0: only if the job is not in force.
+        expected: Option<u32>,
         by: String,
     },
     DeleteJob {
+        job: JobName,
+        by: String,
+    },
+    Pause {
+        job: JobName,
+        by: String,
+        reason: String,
+    },
+    Resume {
         job: JobName,
         by: String,
     },
@@ -142,7 +153,7 @@ impl Core {
         if let Some(job_id) = pending.moves {
             self.firing.end_move(job_id);
         }
-        if matches!(result, Err(Refusal::WatermarkMoved { .. })) && pending.tries > 0 {
+        if is_outrun(&pending, &result) && pending.tries > 0 {
             pending.tries -= 1;
             return self.try_request(pending, now);
         }
@@ -177,19 +188,37 @@ impl Core {
         now: Now,
     ) -> Result<(Command, Option<JobId>), RequestError> {
         let command = match request.clone() {
-            Request::PutJob { manifest, by } => return self.put_job(&manifest, by, now),
+            Request::PutJob {
+                manifest,
+                expected,
+                by,
+            } => return self.put_job(&manifest, expected, by, now),
             Request::DeleteJob { job, by } => {
-                self.gate_open(now)?;
-                let row = self.job(&job)?;
-                let settle = self.settle(row, now);
+                let (job_id, cut_over, settle) = self.cut(&job, now)?;
                 let delete = DeleteJob {
-                    job_id: row.job_id,
-                    cut_over: trigger::settles_through(now),
+                    job_id,
+                    cut_over,
                     settle,
                     by,
                 };
-                return Ok((Command::DeleteJob(delete), Some(row.job_id)));
+                return Ok((Command::DeleteJob(delete), Some(job_id)));
             }
+            Request::Resume { job, by } => {
+                let (job_id, cut_over, settle) = self.cut(&job, now)?;
+                let resume = ResumeJob {
+                    job_id,
+                    cut_over,
+                    settle,
+                    by,
+                };
+                return Ok((Command::ResumeJob(resume), Some(job_id)));
+            }
+            // Sets no watermark: nothing that is in doubt about the clock keeps it from its word.
+            Request::Pause { job, by, reason } => Command::PauseJob(PauseJob {
+                job_id: self.job(&job)?.job_id,
+                by,
+                reason,
+            }),
             Request::Run {
                 job,
                 instant,
@@ -235,6 +264,7 @@ impl Core {
     fn put_job(
         &self,
         manifest: &Manifest,
+        expected: Option<u32>,
         by: String,
         now: Now,
     ) -> Result<(Command, Option<JobId>), RequestError> {
@@ -271,6 +301,7 @@ impl Core {
             manifest: manifest.clone(),
             cut_over,
             settle,
+            expected,
             by,
         };
         Ok((Command::PutJob(put), known.map(|row| row.job_id)))
@@ -319,11 +350,21 @@ impl Core {
         })
     }
 
+    /// Where a job in force is cut off now, and what is settled by that.
+    fn cut(&self, job: &JobName, now: Now) -> Result<(JobId, WallMs, Settlement), RequestError> {
+        self.gate_open(now)?;
+        let row = self.job(job)?;
+        let settle = self.settle(row, now);
+        Ok((row.job_id, trigger::settles_through(now), settle))
+    }
+
     /// What the version in force owes up to now. Where its manifest cannot be read, nothing can be
-    /// decided about its instants: they are recorded as a gap of unknown count.
+    /// decided about its instants: they are recorded as a gap of unknown count. What was due while
+    /// the job was paused is a gap too.
     fn settle(&self, row: &JobRow, now: Now) -> Settlement {
         let through = trigger::settles_through(now);
         let decisions = match self.owed(row) {
+            Some(owed) if row.is_paused() => trigger::paused(owed, through),
             Some(owed) => trigger::decide(owed, through, self.rules),
             None => trigger::unreadable(row.fired_through, through),
         };
@@ -347,5 +388,16 @@ impl Core {
             Verdict::Trusted => Ok(()),
             Verdict::Held { remaining } => Err(RequestError::ClockHeld { remaining }),
         }
+    }
+}
+
+/// Whether the state moved under a command that was computed from it. Of a version that a person
+/// expected, they must hear instead.
+fn is_outrun(pending: &PendingRequest, result: &Result<Done, Refusal>) -> bool {
+    match result {
+        Err(Refusal::WatermarkMoved { .. }) => true,
+        // It was paused meanwhile; what it owes is then to be decided otherwise.
+        Err(Refusal::Paused { .. }) => pending.moves.is_some(),
+        _ => false,
     }
 }

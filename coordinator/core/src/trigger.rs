@@ -130,6 +130,23 @@ pub(crate) fn unreadable(from: WallMs, through: WallMs) -> Vec<Decision> {
     }]
 }
 
+/// What a pause has kept from firing up to `through`: one gap, however long it was.
+pub(crate) fn paused(owed: Owed<'_>, through: WallMs) -> Vec<Decision> {
+    if through <= owed.from {
+        return Vec::new();
+    }
+    let schedule = owed.manifest.schedule();
+    match schedule.count(owed.anchor, owed.from, through) {
+        0 => Vec::new(),
+        count => vec![Decision::Gap {
+            from: owed.from,
+            through,
+            count,
+            reason: GapReason::Paused,
+        }],
+    }
+}
+
 fn judge_newest_missed(owed: Owed<'_>, instant: Instant, now: WallMs) -> Decision {
     let lateness = now - instant.at;
     let reason = match owed.manifest.misfire.policy {

@@ -250,7 +250,7 @@ impl Answers<'_> {
             fired_through: row.fired_through,
             next_fire: None,
             last_run: self.recent_runs(row, 1)?.pop(),
-            paused: None,
+            paused: self.pause(row)?,
             problem: None,
         };
         match Manifest::from_json(&text) {
@@ -264,6 +264,22 @@ impl Answers<'_> {
             Err(error) => job.problem = Some(format!("its manifest cannot be read: {error}")),
         }
         Ok((job, text))
+    }
+
+    fn pause(&self, row: &JobRow) -> rusqlite::Result<Option<api::Paused>> {
+        let Some(at) = row.paused_at else {
+            return Ok(None);
+        };
+        self.conn
+            .prepare_cached("SELECT paused_by, paused_reason FROM jobs WHERE job_id = ?1")?
+            .query_row([row.job_id.0], |row| {
+                Ok(api::Paused {
+                    at,
+                    by: row.get(0)?,
+                    reason: row.get(1)?,
+                })
+            })
+            .optional()
     }
 
     /// The runs of a job's newest fires and manual runs, newest first.

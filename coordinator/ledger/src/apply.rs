@@ -169,6 +169,8 @@ impl Context<'_> {
             Command::BecomeActive(command) => command.apply(self),
             Command::PutJob(command) => command.apply(self),
             Command::DeleteJob(command) => command.apply(self),
+            Command::PauseJob(command) => command.apply(self),
+            Command::ResumeJob(command) => command.apply(self),
             Command::Fire(command) => command.apply(self),
             Command::Admit(command) => command.apply(self),
             Command::SkipWaiting(command) => command.apply(self),

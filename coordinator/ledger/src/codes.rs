@@ -90,7 +90,7 @@ coded!(Bar: Quarantined = 0, Revoked = 1);
 
 coded!(Namespace: Scheduled = 0, Manual = 1);
 
-coded!(Trigger: Scheduled = 0, CatchUp = 1, Manual = 2, Rerun = 3);
+coded!(Trigger: Scheduled = 0, CatchUp = 1, Manual = 2, Rerun = 3, Redo = 4);
 
 coded!(AttemptOutcome:
     Succeeded = 0,
@@ -127,7 +127,7 @@ impl Coded for Overlap {
     }
 }
 
-coded!(GapReason: GivenUpAfterOutage = 0, UnreadableManifest = 1);
+coded!(GapReason: GivenUpAfterOutage = 0, UnreadableManifest = 1, Paused = 2);
 
 coded!(AlertKind:
     UnreadableJob = 0,

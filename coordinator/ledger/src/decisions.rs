@@ -171,7 +171,10 @@ impl Context<'_> {
                         reason: *reason,
                     };
                     self.insert_gap(gap)?;
-                    given_up.add(gap);
+                    // Of a pause its person knows.
+                    if gap.reason != GapReason::Paused {
+                        given_up.add(gap);
+                    }
                 }
             }
         }

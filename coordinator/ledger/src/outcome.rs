@@ -55,6 +55,15 @@ pub enum Done {
         kind: PutKind,
     },
     JobDeleted,
+    /// `changed` is false where it was so already.
+    Paused {
+        changed: bool,
+    },
+    /// `skipped`: instants that went into the gap; 0 where nobody can say how many.
+    Resumed {
+        changed: bool,
+        skipped: u64,
+    },
     /// The runs written, in the order of their fire times, with the state each got.
     Fired {
         runs: Vec<(RunId, RunState)>,
@@ -125,6 +134,12 @@ pub enum Refusal {
         version: u32,
         fired_through: WallMs,
     },
+    #[error("version {expected} was expected, but version {version} is in force")]
+    VersionMoved { expected: u32, version: u32 },
+    #[error("version {expected} was expected, but there is no such job in force")]
+    NotInForce { expected: u32 },
+    #[error("{job} is paused: nothing of its schedule fires until it is resumed")]
+    Paused { job: String },
     #[error("the command contradicts itself: {what}")]
     Malformed { what: String },
     /// No rule foresaw it, but a table does not take it.

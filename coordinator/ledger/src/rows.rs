@@ -19,6 +19,22 @@ pub struct JobRow {
     /// The watermark: every instant up to and including this one is settled.
     pub fired_through: WallMs,
     pub deleted: bool,
+    /// The name that it was created under, where that is another.
+    pub first_name: Option<JobName>,
+    /// Since when a person keeps its schedule from firing.
+    pub paused_at: Option<WallMs>,
+}
+
+impl JobRow {
+    pub const fn is_paused(&self) -> bool {
+        self.paused_at.is_some()
+    }
+
+    /// What stays the same however the job is renamed: no other job ever gets a name that this
+    /// one has had.
+    pub fn first_name(&self) -> &JobName {
+        self.first_name.as_ref().unwrap_or(&self.name)
+    }
 }
 
 /// One version of a job's manifest: in force from `starts` until the next one starts.

@@ -15,7 +15,7 @@ use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 3;
+pub(crate) const SCHEMA_VERSION: i64 = 4;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -46,7 +46,11 @@ CREATE TABLE jobs (
     name TEXT NOT NULL,
     version INTEGER NOT NULL,
     fired_through INTEGER NOT NULL,
-    deleted INTEGER NOT NULL
+    deleted INTEGER NOT NULL,
+    first_name TEXT,
+    paused_at INTEGER,
+    paused_by TEXT,
+    paused_reason TEXT
 ) STRICT;
 
 CREATE TABLE names (
@@ -264,7 +268,12 @@ fn job_views() -> Vec<View> {
         "name".to_owned(),
         "version".to_owned(),
         format!("{} AS fired_through", rfc3339("fired_through")),
-        "iif(deleted, 'deleted', 'in force') AS state".to_owned(),
+        "CASE WHEN deleted THEN 'deleted' WHEN paused_at IS NULL THEN 'in force' \
+         ELSE 'paused' END AS state"
+            .to_owned(),
+        format!("{} AS paused_at", rfc3339("paused_at")),
+        "paused_by".to_owned(),
+        "paused_reason".to_owned(),
     ];
     let version = vec![
         "j.name AS name".to_owned(),

@@ -6,8 +6,8 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, Command, Confirm, Decision, DeleteJob, EndSession,
-    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PutJob, Quarantine, RaiseAlert, Rerun,
-    RevokeAgent, SkipWaiting, Unplaceable,
+    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PauseJob, PutJob, Quarantine, RaiseAlert,
+    Rerun, ResumeJob, RevokeAgent, SkipWaiting, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -78,6 +78,7 @@ impl Bed {
             manifest: manifest("team/job", yaml),
             cut_over: WallMs(0),
             settle: None,
+            expected: None,
             by: "ada".to_owned(),
         };
         match self.ok(put) {
@@ -287,10 +288,12 @@ into_command!(
     Grant,
     ManualRun,
     MarkStarted,
+    PauseJob,
     PutJob,
     Quarantine,
     RaiseAlert,
     Rerun,
+    ResumeJob,
     RevokeAgent,
     SkipWaiting,
     Unplaceable,

@@ -218,6 +218,12 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
             "look at the run as it stands now; it may have moved on"
         }
         Refusal::Overlap { .. } => "wait for that run to end, or cancel it",
+        Refusal::VersionMoved { .. } => {
+            "look at the version in force (`matins describe JOB`), put your change into it, and \
+             apply that"
+        }
+        Refusal::NotInForce { .. } => "apply it without naming a version: the job is made anew",
+        Refusal::Paused { .. } => "resume the job first (`matins resume JOB`)",
         Refusal::InFuture { .. } => "wait for it, or leave the time out for a run at once",
         Refusal::AlreadyHasRun { .. } => "rerun that run instead",
         Refusal::Revoked { .. } => {

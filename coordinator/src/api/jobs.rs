@@ -9,8 +9,8 @@ use axum::extract::State;
 use coordinator_core::{Core, Request, RequestError};
 use ledger::{Done, Standing};
 use protocol::api::{
-    DeleteJobAnswer, DeleteJobRequest, Job, JobDetail, JobPlan, PlanRequest, PlannedFrom,
-    PutJobAnswer, PutJobRequest, RunAnswer, RunRequest,
+    DeleteJobAnswer, DeleteJobRequest, Job, JobDetail, JobPlan, PauseAnswer, PauseRequest,
+    PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer, RunRequest,
 };
 use protocol::{JobId, JobName, WallMs};
 
@@ -59,7 +59,11 @@ pub(super) async fn put(
     check_asker(&what, &body.by, None)?;
     let manifest = Arc::new(read_manifest(&what, &name, &body.manifest)?);
     let by = body.by;
-    let request = Request::PutJob { manifest, by };
+    let request = Request::PutJob {
+        manifest,
+        expected: None,
+        by,
+    };
     let done = api.carry_out(&what, request).await?;
     let Done::JobPut {
         job_id,
@@ -151,6 +155,67 @@ pub(super) async fn delete(
         Done::JobDeleted => Ok(Json(DeleteJobAnswer { job })),
         other => Err(out_of_place(&what, &other)),
     }
+}
+
+/// `POST /api/v1/jobs/{namespace}/{name}/pause`
+pub(super) async fn pause(
+    State(api): State<Api>,
+    JobPath(job): JobPath,
+    Entity(body): Entity<PauseRequest>,
+) -> Result<Json<PauseAnswer>, ApiError> {
+    let what = format!("pausing job {job}");
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::Pause {
+        job: job.clone(),
+        by: body.by,
+        reason: body.reason,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::Paused { changed } => Ok(Json(PauseAnswer {
+            job,
+            paused: true,
+            changed,
+            skipped: 0,
+            next_fire: None,
+        })),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// `POST /api/v1/jobs/{namespace}/{name}/resume`
+pub(super) async fn resume(
+    State(api): State<Api>,
+    JobPath(job): JobPath,
+    Entity(body): Entity<ResumeRequest>,
+) -> Result<Json<PauseAnswer>, ApiError> {
+    let what = format!("resuming job {job}");
+    check_asker(&what, &body.by, None)?;
+    let request = Request::Resume {
+        job: job.clone(),
+        by: body.by,
+    };
+    let (changed, skipped) = match api.carry_out(&what, request).await? {
+        Done::Resumed { changed, skipped } => (changed, skipped),
+        other => return Err(out_of_place(&what, &other)),
+    };
+    let name = job.clone();
+    let next_fire = api
+        .engine
+        .ask(move |core, _| core.next_fire_of(&name))
+        .await
+        .map_err(|error| {
+            ApiError::asking(&what, &error).after_all(
+                "it is resumed",
+                format!("look at it: `matins describe {job}`"),
+            )
+        })?;
+    Ok(Json(PauseAnswer {
+        job,
+        paused: false,
+        changed,
+        skipped,
+        next_fire,
+    }))
 }
 
 /// `POST /api/v1/jobs/{namespace}/{name}/runs`

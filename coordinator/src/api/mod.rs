@@ -82,6 +82,8 @@ fn router(api: Api) -> Router {
             get(jobs::show).put(jobs::put).delete(jobs::delete),
         )
         .route("/api/v1/jobs/{namespace}/{name}/plan", post(jobs::plan))
+        .route("/api/v1/jobs/{namespace}/{name}/pause", post(jobs::pause))
+        .route("/api/v1/jobs/{namespace}/{name}/resume", post(jobs::resume))
         .route("/api/v1/jobs/{namespace}/{name}/runs", post(jobs::run))
         .route("/api/v1/runs", get(runs::list))
         .route("/api/v1/runs/by-fire-time", get(runs::by_fire_time))

@@ -365,7 +365,12 @@ impl Bench {
     pub(crate) fn job(&mut self, name: &str, yaml: &str) {
         let manifest = Arc::new(manifest(name, yaml));
         let by = "ada".to_owned();
-        self.asked(Request::PutJob { manifest, by }).unwrap();
+        self.asked(Request::PutJob {
+            manifest,
+            expected: None,
+            by,
+        })
+        .unwrap();
     }
 
     /// A run at a person's wish.

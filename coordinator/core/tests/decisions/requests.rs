@@ -16,6 +16,7 @@ const EVERY_10S: &str = "schedule: { cron: \"@every 10s\", timezone: Etc/UTC }";
 fn put(name: &str, yaml: &str) -> Request {
     Request::PutJob {
         manifest: Arc::new(manifest(name, yaml)),
+        expected: None,
         by: "ada".to_owned(),
     }
 }

@@ -38,6 +38,9 @@ impl DeleteJob {
         job.fired_through = through;
         job.deleted = true;
         context.update_job(&job)?;
+        if job.is_paused() {
+            context.write_pause(&mut job, None)?;
+        }
         context.audit(Audit {
             by: clip(&self.by),
             action: "delete job",

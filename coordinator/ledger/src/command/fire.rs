@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
 use crate::decisions::{Stretch, compare};
-use crate::outcome::Done;
+use crate::outcome::{Done, Refusal};
 
 /// Settles every instant of `version` in (`from`, `through`]: a compare-and-swap on (version,
 /// watermark) that writes runs and gaps and moves the watermark in one command.
@@ -54,6 +54,8 @@ pub enum GapReason {
     /// The manifest of the version could not be read. Its count is 0 and means "unknown": the only
     /// reason for which 0 is well-formed.
     UnreadableManifest,
+    /// A person had paused the job.
+    Paused,
 }
 
 impl GapReason {
@@ -61,6 +63,7 @@ impl GapReason {
         match self {
             GapReason::GivenUpAfterOutage => "given up after an outage",
             GapReason::UnreadableManifest => "the manifest could not be read",
+            GapReason::Paused => "paused",
         }
     }
 }
@@ -69,6 +72,12 @@ impl Fire {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let mut job = context.job(self.job_id)?;
         compare(context, &job, self.version, self.from)?;
+        if job.is_paused() && context.rules.on(Rule::PauseJudgedInApply) {
+            return Err(Refusal::Paused {
+                job: job.name.to_string(),
+            }
+            .into());
+        }
         let stretch = Stretch {
             job_id: self.job_id,
             version: self.version,
@@ -89,7 +98,6 @@ mod tests {
     use protocol::RunId;
 
     use super::*;
-    use crate::outcome::Refusal;
     use crate::rows::RunState;
     use crate::testing::{Bed, MINUTE, attach, fire, run_at};
 

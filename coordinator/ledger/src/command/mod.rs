@@ -19,10 +19,12 @@ mod fire;
 mod grant;
 mod manual_run;
 mod mark_started;
+mod pause_job;
 mod put_job;
 mod quarantine;
 mod raise_alert;
 mod rerun;
+mod resume_job;
 mod revoke_agent;
 mod skip_waiting;
 mod unplaceable;
@@ -40,11 +42,13 @@ pub use fire::{Decision, Fire, GapReason};
 pub use grant::Grant;
 pub use manual_run::ManualRun;
 pub use mark_started::MarkStarted;
+pub use pause_job::PauseJob;
 pub(crate) use put_job::PutCase;
 pub use put_job::{PutJob, Settlement};
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};
 pub use rerun::{Rerun, RerunScope};
+pub use resume_job::ResumeJob;
 pub use revoke_agent::RevokeAgent;
 pub use skip_waiting::SkipWaiting;
 pub use unplaceable::Unplaceable;
@@ -68,6 +72,8 @@ pub enum Command {
     BecomeActive(BecomeActive),
     PutJob(PutJob),
     DeleteJob(DeleteJob),
+    PauseJob(PauseJob),
+    ResumeJob(ResumeJob),
     Fire(Fire),
     Admit(Admit),
     SkipWaiting(SkipWaiting),

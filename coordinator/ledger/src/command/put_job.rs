@@ -23,6 +23,9 @@ pub struct PutJob {
     /// What the proposer decided about the old version's owed instants; `None` where it knew no
     /// job of this name (or of `renamed_from`) in force.
     pub settle: Option<Settlement>,
+    /// The version that its author has seen in force, 0 for none: where another is by now, what
+    /// somebody else has put meanwhile must not be lost.
+    pub expected: Option<u32>,
     pub by: String,
 }
 
@@ -51,16 +54,18 @@ impl PutJob {
                 self.manifest.shards
             )));
         }
-        let (job, kind) = match self.case(context)? {
+        let case = self.case(context)?;
+        if let PutCase::Change(job) = &case
+            && self.is_in_force(context, job)?
+        {
+            return Ok(done(job, PutKind::Unchanged));
+        }
+        self.compare_version(&case)?;
+        let (job, kind) = match case {
             PutCase::Create => (self.create(context)?, PutKind::Created),
             PutCase::Revive(job) => (self.revive(context, job)?, PutKind::Revived),
             PutCase::Rename(job) => (self.succeed(context, job)?, PutKind::Renamed),
-            PutCase::Change(job) => {
-                if self.is_in_force(context, &job)? {
-                    return Ok(done(&job, PutKind::Unchanged));
-                }
-                (self.succeed(context, job)?, PutKind::Changed)
-            }
+            PutCase::Change(job) => (self.succeed(context, job)?, PutKind::Changed),
         };
         context.audit(Audit {
             by: clip(&self.by),
@@ -82,6 +87,20 @@ impl PutJob {
         Ok(in_force.is_some_and(|version| *version.manifest == *manifest))
     }
 
+    fn compare_version(&self, case: &PutCase) -> Result<(), Stop> {
+        let version = match case {
+            PutCase::Create | PutCase::Revive(_) => 0,
+            PutCase::Change(job) | PutCase::Rename(job) => job.version,
+        };
+        Err(match self.expected {
+            None => return Ok(()),
+            Some(expected) if expected == version => return Ok(()),
+            Some(expected) if version == 0 => Refusal::NotInForce { expected },
+            Some(expected) => Refusal::VersionMoved { expected, version },
+        }
+        .into())
+    }
+
     fn create(&self, context: &mut Context<'_>) -> Result<JobRow, Stop> {
         let job = JobRow {
             job_id: context.meta.mint_job(),
@@ -89,6 +108,8 @@ impl PutJob {
             version: 1,
             fired_through: self.cut_over,
             deleted: false,
+            first_name: None,
+            paused_at: None,
         };
         context.insert_job(&job)?;
         context.name_job(&job.name, job.job_id)?;
@@ -119,7 +140,10 @@ impl PutJob {
             .version
             .checked_add(1)
             .ok_or_else(|| malformed("a version beyond the last"))?;
-        job.name = self.manifest.name.clone();
+        if job.name != self.manifest.name {
+            let before = std::mem::replace(&mut job.name, self.manifest.name.clone());
+            job.first_name.get_or_insert(before);
+        }
         context.update_job(&job)?;
         context.name_job(&job.name, job.job_id)?;
         self.write_version(context, &job)?;
@@ -198,6 +222,13 @@ impl Settlement {
         };
         let settle = settle.unwrap_or(&unknown);
         compare(context, job, settle.version, settle.from)?;
+        let may = |decision: &Decision| matches!(decision, Decision::Gap { .. });
+        if job.is_paused() && !settle.decisions.iter().all(may) {
+            return Err(Refusal::Paused {
+                job: job.name.to_string(),
+            }
+            .into());
+        }
         let stretch = Stretch {
             job_id: job.job_id,
             version: job.version,
@@ -239,6 +270,7 @@ mod tests {
             manifest: manifest(name, yaml),
             cut_over: WallMs(cut_over * MINUTE),
             settle: None,
+            expected: None,
             by: "ada".to_owned(),
         }
     }
@@ -304,6 +336,35 @@ mod tests {
         assert_eq!(bed.ok(again), job_put(1, 1, PutKind::Unchanged));
         assert_eq!(bed.set.jobs[&JobId(1)].fired_through, WallMs(0));
         assert_eq!(bed.view("SELECT count(*) FROM audit"), before);
+    }
+
+    #[test]
+    fn a_put_may_say_which_version_it_has_seen() {
+        let mut bed = Bed::new();
+        let expecting = |yaml: &str, expected| PutJob {
+            expected: Some(expected),
+            ..settled(put("t/a", yaml, 0), 1, 0, &[])
+        };
+        assert_eq!(
+            bed.refused(expecting("", 1)),
+            Refusal::NotInForce { expected: 1 }
+        );
+        bed.ok(expecting("", 0));
+        // Sent again because the answer was lost: what it wants is so.
+        assert_eq!(bed.ok(expecting("", 0)), job_put(1, 1, PutKind::Unchanged));
+        for expected in [0, 2] {
+            assert_eq!(
+                bed.refused(expecting("shards: 2", expected)),
+                Refusal::VersionMoved {
+                    expected,
+                    version: 1
+                }
+            );
+        }
+        assert_eq!(
+            bed.ok(expecting("shards: 2", 1)),
+            job_put(1, 2, PutKind::Changed)
+        );
     }
 
     #[test]
@@ -410,7 +471,9 @@ mod tests {
         ));
         let renamed = settled(rename(), 1, 0, &[4]);
         assert_eq!(bed.ok(renamed), job_put(1, 2, PutKind::Renamed));
-        assert_eq!(bed.set.jobs[&JobId(1)].name, "t/b".parse().unwrap());
+        let job = &bed.set.jobs[&JobId(1)];
+        assert_eq!(job.name.as_str(), "t/b");
+        assert_eq!(job.first_name().as_str(), "t/a");
         assert_eq!(bed.run(RunId(1)).state, RunState::Ready);
 
         // The same again, and a change with the line still in it.
@@ -427,6 +490,7 @@ mod tests {
         // Back again, when it says so.
         let back = settled(put("t/a", "renamed_from: t/b", 7), 3, 6, &[]);
         assert_eq!(bed.ok(back), job_put(1, 4, PutKind::Renamed));
+        assert_eq!(bed.set.jobs[&JobId(1)].first_name().as_str(), "t/a");
         assert!(matches!(
             bed.refused(put("t/b", "", 8)),
             Refusal::NameRetired { .. }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jobs::{Manifest, Overlap};
 use protocol::{DurationMs, JobId, JobName, WallMs};
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
@@ -27,7 +27,8 @@ pub(crate) struct Policy {
     pub(crate) backoff: Vec<DurationMs>,
 }
 
-pub(crate) const JOB_COLUMNS: &str = "job_id, name, version, fired_through, deleted";
+pub(crate) const JOB_COLUMNS: &str =
+    "job_id, name, version, fired_through, deleted, first_name, paused_at";
 
 /// Reads [`JOB_COLUMNS`].
 pub(crate) fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
@@ -37,6 +38,11 @@ pub(crate) fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         version: row.get(2)?,
         fired_through: WallMs(row.get(3)?),
         deleted: row.get(4)?,
+        first_name: match row.get_ref(5)? {
+            ValueRef::Null => None,
+            _ => Some(read_name(row, 5)?),
+        },
+        paused_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
     })
 }
 
@@ -95,22 +101,54 @@ impl Context<'_> {
     }
 
     pub(crate) fn insert_job(&mut self, job: &JobRow) -> Result<(), Stop> {
-        self.write_job("INSERT", job)
+        self.write_job(
+            "INSERT INTO jobs (job_id, name, version, fired_through, deleted, first_name)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            job,
+        )
     }
 
+    /// Writes what may change of a job, but for its pause.
     pub(crate) fn update_job(&mut self, job: &JobRow) -> Result<(), Stop> {
-        self.write_job("REPLACE", job)
+        self.write_job(
+            "UPDATE jobs SET name = ?2, version = ?3, fired_through = ?4, deleted = ?5,
+                first_name = ?6
+             WHERE job_id = ?1",
+            job,
+        )
     }
 
-    fn write_job(&mut self, verb: &str, job: &JobRow) -> Result<(), Stop> {
+    fn write_job(&mut self, statement: &str, job: &JobRow) -> Result<(), Stop> {
+        self.conn.prepare_cached(statement)?.execute(params![
+            job.job_id.0,
+            job.name.as_str(),
+            job.version,
+            job.fired_through.0,
+            job.deleted,
+            job.first_name.as_ref().map(JobName::as_str),
+        ])?;
+        self.changes.job(job);
+        Ok(())
+    }
+
+    /// Begins a job's pause, by whom and why, or ends it.
+    pub(crate) fn write_pause(
+        &mut self,
+        job: &mut JobRow,
+        pause: Option<(&str, &str)>,
+    ) -> Result<(), Stop> {
+        let (by, reason) = pause.unzip();
+        job.paused_at = pause.map(|_| self.at);
         self.conn
-            .prepare_cached(&format!("{verb} INTO jobs VALUES (?1, ?2, ?3, ?4, ?5)"))?
+            .prepare_cached(
+                "UPDATE jobs SET paused_at = ?2, paused_by = ?3, paused_reason = ?4
+                 WHERE job_id = ?1",
+            )?
             .execute(params![
                 job.job_id.0,
-                job.name.as_str(),
-                job.version,
-                job.fired_through.0,
-                job.deleted,
+                job.paused_at.map(|at| at.0),
+                by,
+                reason,
             ])?;
         self.changes.job(job);
         Ok(())

@@ -2,8 +2,9 @@
 
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, Confirm, Decision, DeleteJob,
-    EndSession, Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, PutJob, Quarantine,
-    RaiseAlert, Rerun, RerunScope, RevokeAgent, Settlement, SkipWaiting, Unplaceable, Verdict,
+    EndSession, Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, PauseJob, PutJob,
+    Quarantine, RaiseAlert, Rerun, RerunScope, ResumeJob, RevokeAgent, Settlement, SkipWaiting,
+    Unplaceable, Verdict,
 };
 use ledger::{Command, Proposal, ShardState, WorkingSet};
 use proptest::prelude::*;
@@ -101,6 +102,7 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             tzdata: c.text(),
         }),
         1..4 => Command::PutJob(put_job(c, set)),
+        4 if c.one_in(2) => pause_or_resume(c, set),
         4 => {
             let job_id = job(c, set);
             Command::DeleteJob(DeleteJob {
@@ -202,6 +204,20 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
     }
 }
 
+fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
+    let job_id = job(c, set);
+    if c.one_in(2) {
+        let (by, reason) = (c.text(), c.text());
+        return Command::PauseJob(PauseJob { job_id, by, reason });
+    }
+    Command::ResumeJob(ResumeJob {
+        job_id,
+        cut_over: through(c, set, job_id),
+        settle: settlement(c, set, job_id),
+        by: c.text(),
+    })
+}
+
 fn odd_jobs(c: &mut Choices, set: &WorkingSet) -> Command {
     if c.one_in(4) {
         let name = c.pick(&["h1", "h8", "h9"]).parse().unwrap();
@@ -240,6 +256,7 @@ fn put_job(c: &mut Choices, set: &WorkingSet) -> PutJob {
         manifest,
         cut_over: job_id.map_or(WallMs(0), |job_id| through(c, set, job_id)),
         settle: job_id.map(|job_id| settlement(c, set, job_id)),
+        expected: c.pick(&[None, None, None, Some(0), Some(1), Some(2)]),
         by: c.text(),
     }
 }
@@ -292,7 +309,11 @@ fn decision(c: &mut Choices, last: WallMs) -> (Decision, WallMs) {
             from: last,
             through: time,
             count: c.pick(&[1, 1, 1, 0, 60_000, u64::MAX]),
-            reason: c.pick(&[GapReason::GivenUpAfterOutage, GapReason::UnreadableManifest]),
+            reason: c.pick(&[
+                GapReason::GivenUpAfterOutage,
+                GapReason::UnreadableManifest,
+                GapReason::Paused,
+            ]),
         },
         _ => Decision::Run {
             fire_time: time,

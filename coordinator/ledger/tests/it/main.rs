@@ -59,6 +59,7 @@ fn put(manifest: jobs::Manifest) -> Proposal {
             manifest,
             cut_over: WallMs(0),
             settle: None,
+            expected: None,
             by: "ada".to_owned(),
         }),
     )

@@ -348,6 +348,7 @@ fn a_put_is_previewed_as_it_then_comes() {
                 from: WallMs(0),
                 decisions: Vec::new(),
             }),
+            expected: None,
             by: "ada".to_owned(),
         };
         at(0, Command::PutJob(put))

@@ -174,6 +174,7 @@ impl World {
 pub fn put(job: &Job) -> Request {
     Request::PutJob {
         manifest: job.manifest(),
+        expected: None,
         by: BY.to_owned(),
     }
 }
