@@ -1,6 +1,6 @@
 //! What the fuzz targets share: how long an answer may take, and what is asked of a schedule.
 
-use jobs::{Dialect, FireContext, Manifest, Schedule, ScheduleSpec};
+use jobs::{Dialect, FireContext, Manifest, Params, Schedule, ScheduleSpec};
 use nix::time::{ClockId, clock_gettime};
 use protocol::WallMs;
 
@@ -70,7 +70,9 @@ pub fn fill(manifest: &Manifest) {
         let fire = FireContext {
             fire_time: AFTER,
             nominal,
-            shard: manifest.shards - 1,
+            shard: 0,
+            shards: manifest.shards.fixed().unwrap_or(1024),
+            params: &Params::new(),
         };
         let argv = manifest.argv(&fire);
         assert_eq!(argv.len(), manifest.exec().count());

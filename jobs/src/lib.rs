@@ -14,8 +14,9 @@ mod size;
 
 pub use duration::{DurationError, parse_duration};
 pub use manifest::{
-    FireContext, Manifest, ManifestJsonError, Misfire, MisfirePolicy, Overlap, Problem,
-    manifest_schema, parse_manifests,
+    After, Begins, CatchUp, FireContext, Manifest, ManifestJsonError, Misfire, MisfirePolicy,
+    Needs, Overlap, ParamError, Params, Previous, Problem, Serial, Shards, Which, manifest_schema,
+    parse_manifests,
 };
 pub use schedule::{
     ClockNote, Dialect, DialectError, Explanation, Face, Instant, Missed, Schedule, ScheduleError,

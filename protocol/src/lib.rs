@@ -17,6 +17,6 @@ pub mod time;
 
 pub use certificate::Lifetime;
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
-pub use names::{AgentName, ClusterId, JobName};
+pub use names::{AgentName, ClusterId, JobName, Label, ResourceName};
 pub use rules::{Rule, Rules};
 pub use time::{BootMs, DurationMs, Now, WallMs};

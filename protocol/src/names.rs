@@ -1,11 +1,12 @@
-//! Names that people give: `namespace/name` of a job, the name of an agent.
+//! Names that people give: `namespace/name` of a job, the name of an agent, what hosts are labelled
+//! with and jobs ask for.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest part of a job's name, and longest agent name, in bytes.
+/// Longest part of a job's name, longest agent name, label and resource name, in bytes.
 pub const NAME_PART_BYTES_MAX: usize = 63;
 
 /// `namespace/name`, each part `[a-z0-9]` with `-`, `_` and `.` inside, at most 63 bytes.
@@ -22,6 +23,18 @@ pub struct AgentName(String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ClusterId(String);
+
+/// What a host says of itself and a job may ask for, `jdk17` or `disk=ssd`: `[a-z0-9]` with `-`, `_`,
+/// `.` and `=` inside, at most 63 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Label(String);
+
+/// The name of what shards share and of which there is only so much, `ledger-db`: `[a-z0-9]` and from
+/// there on `-`, `_` and `.` too, at most 63 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ResourceName(String);
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
@@ -41,6 +54,14 @@ pub enum NameError {
         "`{name}` is not a valid cluster id: use 1 to 63 of a-z, 0-9 and `-`, beginning and ending with a letter or digit"
     )]
     Cluster { name: String },
+    #[error(
+        "`{name}` is not a valid label: use 1 to 63 of a-z, 0-9, `-`, `_`, `.`, `=`, beginning and ending with a letter or digit"
+    )]
+    Label { name: String },
+    #[error(
+        "`{name}` is not a valid name of a resource: use 1 to 63 of a-z, 0-9, `-`, `_`, `.`, beginning with a letter or digit"
+    )]
+    Resource { name: String },
 }
 
 impl JobName {
@@ -66,6 +87,18 @@ impl AgentName {
 }
 
 impl ClusterId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Label {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ResourceName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -117,8 +150,41 @@ impl FromStr for ClusterId {
     }
 }
 
+impl FromStr for Label {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Label, NameError> {
+        if is_name(text, |b| matches!(b, b'-' | b'_' | b'.' | b'=')) {
+            Ok(Label(text.to_owned()))
+        } else {
+            Err(NameError::Label {
+                name: text.to_owned(),
+            })
+        }
+    }
+}
+
+impl FromStr for ResourceName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<ResourceName, NameError> {
+        let spelled = |b: u8| plain(b) || matches!(b, b'-' | b'_' | b'.');
+        if text.bytes().next().is_some_and(plain)
+            && text.len() <= NAME_PART_BYTES_MAX
+            && text.bytes().all(spelled)
+        {
+            Ok(ResourceName(text.to_owned()))
+        } else {
+            Err(NameError::Resource {
+                name: text.to_owned(),
+            })
+        }
+    }
+}
+
+fn plain(b: u8) -> bool {
+    b.is_ascii_lowercase() || b.is_ascii_digit()
+}
+
 fn is_name(part: &str, inner: impl Fn(u8) -> bool) -> bool {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = part.as_bytes();
     matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if plain(first) && plain(last))
         && bytes.len() <= NAME_PART_BYTES_MAX
@@ -149,6 +215,8 @@ macro_rules! string_conversions {
 string_conversions!(JobName);
 string_conversions!(AgentName);
 string_conversions!(ClusterId);
+string_conversions!(Label);
+string_conversions!(ResourceName);
 
 #[cfg(test)]
 mod tests {
@@ -163,6 +231,22 @@ mod tests {
             "", "a", "a/", "/b", "a/b/c", "A/b", "a/-b", "a/b.", "a b/c", "ä/b", "a/\u{0}",
         ] {
             assert!(bad.parse::<JobName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn labels_and_resources() {
+        for good in ["jdk17", "disk=ssd", "x", "a.b-c_d"] {
+            assert!(good.parse::<Label>().is_ok(), "{good}");
+        }
+        for bad in ["", "=", "a=", "Jdk", "a b", "a:b", &"x".repeat(64)] {
+            assert!(bad.parse::<Label>().is_err(), "{bad:?}");
+        }
+        for good in ["ledger-db", "x", "db_", "a.b-", &"x".repeat(63)] {
+            assert!(good.parse::<ResourceName>().is_ok(), "{good}");
+        }
+        for bad in ["", "-a", "a=b", "A", "a b", "é", &"x".repeat(64)] {
+            assert!(bad.parse::<ResourceName>().is_err(), "{bad:?}");
         }
     }
 

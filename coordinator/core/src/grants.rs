@@ -237,6 +237,8 @@ impl Core {
             fire_time: run.fire_time,
             nominal: &run.nominal,
             shard: key.1,
+            shards: run.shards,
+            params: &jobs::Params::new(),
         };
         Some(Work {
             job: manifest.name.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jobs::Manifest;
+use jobs::{Begins, CatchUp, Manifest, Overlap, Serial};
 use ledger::command::{
     CancelRun, Command, Confirm, DeleteJob, ManualRun, PauseJob, PutJob, Rerun, RerunScope,
     ResumeJob, RevokeAgent, Settlement, Verdict as Answer,
@@ -90,6 +90,11 @@ pub enum RequestError {
         "the stored manifest of `{0}` cannot be read, so its schedule is unknown; apply it anew"
     )]
     Unreadable(JobName),
+    #[error(
+        "`{field}` in the manifest of `{job}` is read, but this version of Matins does not act on \
+         it yet; leave it out"
+    )]
+    NotYet { job: JobName, field: &'static str },
     #[error("the schedule of `{job}` is over: its last fire was at {last}")]
     Over { job: JobName, last: WallMs },
 }
@@ -269,6 +274,12 @@ impl Core {
         now: Now,
     ) -> Result<(Command, Option<JobId>), RequestError> {
         self.gate_open(now)?;
+        if let Some(field) = not_yet(manifest) {
+            return Err(RequestError::NotYet {
+                job: manifest.name.clone(),
+                field,
+            });
+        }
         let known = self
             .names
             .get(&manifest.name)
@@ -400,4 +411,24 @@ fn is_outrun(pending: &PendingRequest, result: &Result<Done, Refusal>) -> bool {
         Err(Refusal::Paused { .. }) => pending.moves.is_some(),
         _ => false,
     }
+}
+
+/// What a manifest says and nothing acts on yet: taking it would be a promise.
+fn not_yet(manifest: &Manifest) -> Option<&'static str> {
+    let asks = [
+        (manifest.overlap == Overlap::Allow, "overlap: allow"),
+        (manifest.overlap == Overlap::Replace, "overlap: replace"),
+        (manifest.serial == Serial::Strict, "serial: strict"),
+        (manifest.catch_up != CatchUp::default(), "catch_up"),
+        (manifest.previous.is_some(), "previous"),
+        (!manifest.after.is_empty(), "after"),
+        (manifest.shards.fixed().is_none(), "shards: { of, target }"),
+        (!manifest.needs.labels.is_empty(), "needs.labels"),
+        (!manifest.needs.uses.is_empty(), "needs.uses"),
+        (manifest.priority != 50, "priority"),
+        (!manifest.params.is_empty(), "params"),
+        (manifest.begins == Begins::Paused, "begins: paused"),
+    ];
+    asks.into_iter()
+        .find_map(|(asked, field)| asked.then_some(field))
 }

@@ -105,17 +105,26 @@ coded!(AttemptOutcome:
 
 // In words of its own, because the type lives in another crate.
 impl Coded for Overlap {
-    const ALL: &'static [Overlap] = &[Overlap::Forbid, Overlap::Queue];
+    const ALL: &'static [Overlap] = &[
+        Overlap::Forbid,
+        Overlap::Queue,
+        Overlap::Allow,
+        Overlap::Replace,
+    ];
     fn code(self) -> i64 {
         match self {
             Overlap::Forbid => 0,
             Overlap::Queue => 1,
+            Overlap::Allow => 2,
+            Overlap::Replace => 3,
         }
     }
     fn from_code(code: i64) -> Option<Overlap> {
         match code {
             0 => Some(Overlap::Forbid),
             1 => Some(Overlap::Queue),
+            2 => Some(Overlap::Allow),
+            3 => Some(Overlap::Replace),
             _ => None,
         }
     }
@@ -123,6 +132,8 @@ impl Coded for Overlap {
         match self {
             Overlap::Forbid => "forbid",
             Overlap::Queue => "queue",
+            Overlap::Allow => "allow",
+            Overlap::Replace => "replace",
         }
     }
 }

@@ -32,9 +32,9 @@ impl Context<'_> {
         let live = open.iter().find(|(_, state)| state.is_live());
         let before = live.or_else(|| open.iter().find(|(_, state)| *state == RunState::Waiting));
         Ok(match (before, overlap) {
-            (None, _) => Admission::Start,
+            (None, _) | (_, Overlap::Allow) => Admission::Start,
             (Some((run_id, _)), Overlap::Forbid) => Admission::Refuse(*run_id),
-            (Some((run_id, _)), Overlap::Queue) => Admission::Wait(*run_id),
+            (Some((run_id, _)), Overlap::Queue | Overlap::Replace) => Admission::Wait(*run_id),
         })
     }
 

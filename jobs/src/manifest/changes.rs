@@ -36,7 +36,7 @@ fn compare(
         (Some(Value::Object(_)) | None, Some(Value::Object(_)) | None) => {
             for name in names(form, before, after) {
                 let inner = form.and_then(|form| match form.fields[form.position(&name)?].holds {
-                    Holds::Fields(inner) => Some(inner),
+                    Holds::Fields(inner) | Holds::IntegerOr(_, _, inner) => Some(inner),
                     _ => None,
                 });
                 let dot = if path.is_empty() { "" } else { "." };

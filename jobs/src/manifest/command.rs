@@ -1,6 +1,7 @@
 //! `run.exec`: a program and its arguments, as written.
 
 use super::form::RUN_EXAMPLE;
+use super::params::Params;
 use super::placeholder::Argument;
 use super::problem::Problems;
 use super::quoting::quoted;
@@ -19,8 +20,13 @@ pub(super) const ENTRIES_MAX: usize = 1000;
 /// Characters that mean something to a shell and nothing here.
 const SHELL: [char; 8] = ['|', '&', ';', '<', '>', '$', '`', '*'];
 
-/// A program and its arguments.
-pub(super) fn command(cell: Cell, problems: &mut Problems) -> Option<Vec<Argument>> {
+/// A program and its arguments. `params` are those that it may name; `None` where they could not be
+/// read.
+pub(super) fn command(
+    cell: Cell,
+    params: Option<&Params>,
+    problems: &mut Problems,
+) -> Option<Vec<Argument>> {
     let Some(items) = cell.items().filter(|items| items.len() > 0) else {
         let (what, remedy) = no_list(&cell.node.value);
         cell.refuse(what, remedy, problems);
@@ -36,7 +42,7 @@ pub(super) fn command(cell: Cell, problems: &mut Problems) -> Option<Vec<Argumen
     }
     let arguments: Vec<Option<Argument>> = items
         .enumerate()
-        .map(|(i, item)| argument(item, i == 0, problems))
+        .map(|(i, item)| argument(item, i == 0, params, problems))
         .collect();
     let arguments: Vec<Argument> = arguments.into_iter().collect::<Option<_>>()?;
     // A byte more each, for the quotes, commas and terminators it is sent and started with.
@@ -57,7 +63,12 @@ pub(super) fn command(cell: Cell, problems: &mut Problems) -> Option<Vec<Argumen
     Some(arguments)
 }
 
-fn argument(item: Cell, is_program: bool, problems: &mut Problems) -> Option<Argument> {
+fn argument(
+    item: Cell,
+    is_program: bool,
+    params: Option<&Params>,
+    problems: &mut Problems,
+) -> Option<Argument> {
     if item.node.is_blank() {
         item.refuse(
             item.node.blank_reason(),
@@ -109,7 +120,7 @@ fn argument(item: Cell, is_program: bool, problems: &mut Problems) -> Option<Arg
         item.refuse(what, remedy, problems);
         return None;
     }
-    match Argument::parse(text) {
+    match Argument::parse(text, params) {
         Ok(argument) => Some(argument),
         Err(refusal) => {
             let what = if refusal.what.starts_with("has ") {

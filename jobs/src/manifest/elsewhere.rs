@@ -21,28 +21,17 @@ const LATER: &str = "is not acted on by this version of Matins, which therefore 
 /// Fields that the form of a manifest provides for and that nothing acts on yet, with what stands
 /// today. The path of the mapping that they belong to, and their name.
 const LATER_FIELDS: &[(&str, &str, &str)] = &[
+    ("needs", "class", "hosts are chosen by `labels`"),
     (
-        "",
-        "catch_up",
-        "of the fires that an outage left out, `misfire` runs the newest or none",
-    ),
-    (
-        "",
-        "previous",
-        "`overlap: queue` waits for the run before to end, however it ends",
-    ),
-    (
-        "",
-        "after",
-        "give this job an hour by which the other has ended",
-    ),
-    (
-        "",
         "needs",
-        "every host takes every job; `limits` bounds what an attempt uses",
+        "cpu",
+        "`limits: { cpu_weight: 200 }` is twice the usual share",
     ),
-    ("", "priority", "what has been due longest goes first"),
-    ("", "params", "write the values into `run.exec`"),
+    (
+        "needs",
+        "memory",
+        "`limits: { memory: 2GiB }` bounds what an attempt uses",
+    ),
     ("", "alert", "what needs a person is in `matins get alerts`"),
     ("repeatable", "on_failure", "write it into `how`"),
     (
@@ -52,8 +41,60 @@ const LATER_FIELDS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Words that the form provides for and that nothing acts on yet, and their fields.
-const LATER_WORDS: &[(&str, &str)] = &[("overlap", "allow"), ("overlap", "replace")];
+/// Words of other programs for a value, in lower case without `_`, `-` and `.`: the field, the
+/// words, and ours.
+const FOREIGN_VALUES: &[(&str, &str, &str)] = &[
+    (
+        "overlap",
+        "concurrent parallel parallelexecution true yes always",
+        "allow",
+    ),
+    (
+        "overlap",
+        "serialexecution serial wait queued enqueue delay bufferone bufferall",
+        "queue",
+    ),
+    (
+        "overlap",
+        "discardlater discard skip skipped drop ignore reject false no never none single",
+        "forbid",
+    ),
+    (
+        "overlap",
+        "coverearly cover cancel cancelother cancelrunning terminate terminateother kill restart",
+        "replace",
+    ),
+    (
+        "policy",
+        "fireonce fireoncenow firenow fireandproceed smartpolicy runonce once immediate runlate",
+        "run_now",
+    ),
+    ("policy", "donothing ignore none drop skipped", "skip"),
+    (
+        "previous",
+        "success successful completed complete ok true yes",
+        "succeeded",
+    ),
+    (
+        "previous",
+        "done finished finish final terminal any always",
+        "ended",
+    ),
+    ("match", "fire sametime fireequal instant", "same_fire"),
+    ("match", "date day sameday today", "same_date"),
+    ("serial", "true yes on always", "strict"),
+    ("serial", "false no off never", "relaxed"),
+    (
+        "begins",
+        "suspended suspend disabled stopped inactive false no off",
+        "paused",
+    ),
+    (
+        "begins",
+        "enabled running started resumed true yes on",
+        "active",
+    ),
+];
 
 /// Words of other programs, in lower case without `_` and `-` and with a blank between, the
 /// demanded fields that they stand for, and what to write here instead.
@@ -99,24 +140,44 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "write the zone as `schedule: { timezone: Asia/Shanghai }`",
     ),
     (
-        "startingdeadlineseconds misfirethreshold misfireinstruction misfirehandling misfiregracetime catchup persistent coalesce",
+        "startingdeadlineseconds misfirethreshold misfireinstruction misfirehandling misfirestrategy misfiregracetime persistent coalesce",
         "misfire policy",
         "write `misfire: { within: 2h }` for a fire that still helps that late, `misfire: { policy: run_now }` or `misfire: { policy: skip }`",
     ),
     (
-        "concurrencypolicy concurrency maxactiveruns maxinstances maxconcurrency prohibitoverlap allowconcurrent singleton serial flock lock",
+        "catchup backfill",
+        "misfire policy",
+        "write `misfire: { policy: run_now }`, and `catch_up: { at_most: 3 }` where more than the newest late fire is to run; or `misfire: { policy: skip }` for none",
+    ),
+    (
+        "concurrencypolicy concurrency maxactiveruns maxinstances maxconcurrency maxconcurrentruns prohibitoverlap preventoverlap allowconcurrent allowconcurrency disallowconcurrentexecution executorblockstrategy blockstrategy overlappolicy singleton flock lock nooverlap withoutoverlapping",
         "overlap",
-        "write `overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits)",
+        "write `overlap: forbid` (a fire during a run is skipped), `overlap: queue` (it waits), `overlap: replace` (the run is cancelled for it) or `overlap: allow` (both run)",
     ),
     (
-        "dependsonpast waitfordownstream",
+        "dependsonpast waitfordownstream waitforprevious previousrun afterprevious",
         "",
-        "leave it out: this version of Matins does not wait for success; `overlap: queue` waits for the run before to end",
+        "write `previous: succeeded`: a fire then waits until the job's own fire before has succeeded",
     ),
     (
-        "dependson depends dependencies upstream requires triggerrule trigger triggers",
+        "dependson depends dependencies dependency upstream upstreams requires requisite wants waitfor waitson parent parents predecessor predecessors triggerrule trigger triggers",
         "",
-        "leave it out: this version of Matins knows no order between jobs; give this job an hour by which the other has ended",
+        "write `after: [{ job: settlement/import, match: same_date }]`: a fire then waits until the other job's run of the same day has succeeded",
+    ),
+    (
+        "childjobid childjobids children downstream downstreams successor successors before next triggerdag",
+        "",
+        "leave it out: the later job names this one, `after: [{ job: settlement/import, match: same_fire }]`",
+    ),
+    (
+        "priorityclassname priorityweight weight nice importance jobpriority",
+        "",
+        "write `priority: 80`: from 0 to 100, the higher number goes first, and 50 is that of a job which says nothing",
+    ),
+    (
+        "parameters parameter param inputs vars variables jobdata jobdatamap executorparam jobparameters",
+        "",
+        "write `params: { region: east }`, and `{params.region}` in `run.exec`",
     ),
     (
         "duration estimatedduration expectedruntime runtime sla estimate",
@@ -129,9 +190,9 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "write `timeout: 15m`, for one attempt of one shard",
     ),
     (
-        "parallelism completions partitions count parallel replicas shardcount shardnum instances",
+        "parallelism completions partitions count parallel replicas shardcount shardnum shardtotal instances",
         "",
-        "write `shards: 4`",
+        "write `shards: 4`, or `shards: { of: 90m, target: 3m }` to have the number computed",
     ),
     (
         "retries backofflimit maxretries retrycount restartpolicy restart attempts maxattempts max",
@@ -154,9 +215,9 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "leave it out: Matins starts a program that is on the host, `run: { exec: [...] }`",
     ),
     (
-        "env environment envvars variables vars envfile environmentfile path",
+        "env environment envvars envfile environmentfile path",
         "",
-        "leave it out: an attempt's environment is the same for all; give values as arguments in `run.exec`",
+        "leave it out: an attempt's environment is the same for all; give values as arguments in `run.exec`, and what a run by hand may change as `params: { region: east }`",
     ),
     (
         "cwd workdir workingdir workingdirectory chdir dir",
@@ -174,12 +235,12 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "write `run: { exec: [...], user: batch }`, the name of a user of the hosts",
     ),
     (
-        "suspend enabled disabled active paused ispaused ispauseduponcreation",
+        "suspend enabled disabled active paused ispaused ispauseduponcreation triggerstatus",
         "",
-        "leave it out: a job is in force from `matins apply` until its manifest is gone and `matins apply --prune` ran",
+        "write `begins: paused` for a job that is to be created so; one that exists is paused and resumed with `matins pause` and `matins resume`",
     ),
     (
-        "startdate enddate startat starttime endtime validfrom validuntil priorityclassname",
+        "startdate enddate startat starttime endtime validfrom validuntil",
         "",
         "leave it out: a job is due from the moment it is applied",
     ),
@@ -194,9 +255,19 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "leave it out: what needs a person is in `matins get alerts`",
     ),
     (
-        "labels annotations tags meta version namespace pool queue nodeselector affinity tolerations host hosts node runson on uses with",
+        "nodeselector affinity tolerations host hosts node nodes runson on queue executorroutestrategy routestrategy executorhandler jobgroup constraints",
         "",
-        "leave it out: the namespace is part of `name`, and any host may run any job",
+        "write `needs: { labels: [jdk17] }`: hosts whose agents have these labels take it, any host where there are none",
+    ),
+    (
+        "pool pools poolslots semaphore mutex throttle ratelimit",
+        "",
+        "write `needs: { uses: { ledger-db: 1 } }`: units of something that all jobs share, given with `matins resource set ledger-db 16`",
+    ),
+    (
+        "annotations tags meta version namespace with",
+        "",
+        "leave it out: the namespace is part of `name`",
     ),
 ];
 
@@ -213,37 +284,42 @@ pub(super) fn answer(path: &str, name: &str) -> Option<Answer> {
         });
     }
     let plain = plain(name);
-    if let Some((section, field)) = at_home(path, &plain) {
-        let remedy = if section.is_empty() {
-            format!("it stands at the top of the manifest: write `{field}:` without indentation")
-        } else {
-            format!(
-                "it stands in `{section}`: indent it below that, or write `{section}: {{ {field}: ... }}`"
-            )
-        };
+    let foreign = FOREIGN
+        .iter()
+        .find(|(words, ..)| words.split(' ').any(|word| word == plain));
+    if let Some(&(_, stands_for, remedy)) = foreign {
         return Some(Answer {
-            what: if path.is_empty() {
-                "is not a field of the manifest itself"
-            } else {
-                "is not a field of this mapping"
-            },
-            remedy,
-            stands_for: section,
+            what: UNKNOWN,
+            remedy: remedy.to_owned(),
+            stands_for,
         });
     }
-    let (_, stands_for, remedy) = FOREIGN
-        .iter()
-        .find(|(words, ..)| words.split(' ').any(|word| word == plain))?;
+    let (section, field) = at_home(path, &plain)?;
+    let remedy = if section.is_empty() {
+        format!("it stands at the top of the manifest: write `{field}:` without indentation")
+    } else {
+        format!(
+            "it stands in `{section}`: indent it below that, or write `{section}: {{ {field}: ... }}`"
+        )
+    };
     Some(Answer {
-        what: UNKNOWN,
-        remedy: (*remedy).to_owned(),
-        stands_for,
+        what: if path.is_empty() {
+            "is not a field of the manifest itself"
+        } else {
+            "is not a field of this mapping"
+        },
+        remedy,
+        stands_for: section,
     })
 }
 
-/// Whether a field will know this word, in a version to come.
-pub(super) fn is_later_word(field: &str, word: &str) -> bool {
-    LATER_WORDS.contains(&(field, word.to_ascii_lowercase().as_str()))
+/// Our word for a value that another program has a word for.
+pub(super) fn our_word(field: &str, word: &str) -> Option<&'static str> {
+    let plain = plain(word);
+    FOREIGN_VALUES
+        .iter()
+        .find(|(of, words, _)| *of == field && words.split(' ').any(|word| word == plain))
+        .map(|&(_, _, ours)| ours)
 }
 
 /// The mapping, other than that at `path`, that has a field of this name, and the field's name.
@@ -280,10 +356,9 @@ mod tests {
             assert_eq!(word, plain(word));
             assert!(seen.insert(word), "{word} twice");
             assert!(MANIFEST.position(word).is_none(), "{word} is a field");
-            assert!(
-                at_home("", word).is_none(),
-                "{word} is a field of a mapping"
-            );
+            // What another program means by it at the top is no part of our `catch_up`.
+            let is_ours = at_home("", word).is_some() && word != "concurrency";
+            assert!(!is_ours, "{word} is a field of a mapping");
         }
         for name in FOREIGN
             .iter()
@@ -291,6 +366,13 @@ mod tests {
         {
             let known = MANIFEST.position(name).is_some() || at_home("", name).is_some();
             assert!(known, "{name} is no field");
+        }
+        for (field, words, ours) in FOREIGN_VALUES {
+            for word in words.split(' ') {
+                assert_eq!(word, plain(word));
+                assert_eq!(our_word(field, word), Some(*ours), "{word} twice");
+                assert_ne!(word, plain(ours));
+            }
         }
         for &(path, name, _) in LATER_FIELDS {
             let form = match path {

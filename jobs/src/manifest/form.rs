@@ -48,6 +48,8 @@ pub(super) enum Holds {
     /// One of these; the meaning of each is for editors.
     Word(&'static [(&'static str, &'static str)]),
     Integer(u32, u32),
+    /// A whole number, or how it is computed.
+    IntegerOr(u32, u32, &'static Form),
     Duration(DurationMs, DurationMs),
     /// A list of 1 to so many durations.
     Durations(usize, DurationMs, DurationMs),
@@ -61,6 +63,14 @@ pub(super) enum Holds {
     /// A program and its arguments.
     Command,
     Fields(&'static Form),
+    /// A list of at most so many mappings.
+    List(usize, &'static Form),
+    /// A list of at most so many labels.
+    Labels(usize),
+    /// Names of resources, each once and at most so many, with the units of each.
+    Units(usize, u32, u32),
+    /// Names, each once and at most so many, with a text of at most so many bytes each.
+    Params(usize, usize),
 }
 
 const SECOND: DurationMs = DurationMs(1000);
@@ -68,9 +78,25 @@ const DAY: DurationMs = DurationMs(86_400_000);
 const MONTH: DurationMs = DurationMs(31 * DAY.0);
 const BACKOFF_MIN: DurationMs = DurationMs(100);
 
+/// Most runs that may be caught up at once.
+const CATCH_UP_MAX: u32 = 100;
+
 /// Longest text of a purpose or a reason, and of an owner, in bytes.
 const SENTENCES_BYTES_MAX: usize = 2000;
 const OWNER_BYTES_MAX: usize = 200;
+
+/// Jobs that one may wait for.
+const AFTER_MAX: usize = 16;
+const LABELS_MAX: usize = 16;
+const USES_MAX: usize = 16;
+const UNITS_MAX: u32 = 1_000_000;
+
+/// Most shards of a job.
+pub(super) const SHARDS_MAX: u32 = 1024;
+
+/// Most parameters of a job, and the longest value of one, in bytes.
+pub(super) const PARAMS_MAX: usize = 50;
+pub(super) const PARAM_BYTES_MAX: usize = 1000;
 
 pub(super) static MANIFEST: Form = Form {
     fields: &[
@@ -135,16 +161,51 @@ pub(super) static MANIFEST: Form = Form {
             holds: Holds::Fields(&MISFIRE),
         },
         Field {
+            name: "catch_up",
+            says: "which late fires run after an outage; no `catch_up` beside `policy: skip`",
+            left_out: LeftOut::Empty("as its fields say"),
+            holds: Holds::Fields(&CATCH_UP),
+        },
+        Field {
             name: "overlap",
-            says: "what becomes of a fire while a run of the job is live: `forbid` skips it, `queue` lets it wait",
+            says: "what becomes of a fire while a run of the job is live: `forbid` skips it, `queue` lets it wait, `replace` cancels the run, `allow` runs both",
             left_out: LeftOut::Demanded {
-                write: "`overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits)",
-                why: "only you know whether two runs that follow each other do the work of one",
+                write: "`overlap: forbid` (a fire during a run is skipped), `overlap: queue` (it waits), `overlap: replace` (the run is cancelled for it) or `overlap: allow` (both run)",
+                why: "only you know whether two runs that follow each other do the work of one, and whether two at once do harm",
             },
             holds: Holds::Word(&[
                 ("forbid", "a fire during a run is skipped"),
                 ("queue", "a fire during a run waits for its end"),
+                (
+                    "replace",
+                    "a fire during a run cancels it, and starts when nothing of it is left",
+                ),
+                ("allow", "a fire during a run starts beside it"),
             ]),
+        },
+        Field {
+            name: "serial",
+            says: "whether a run that waits for a person's word holds up those after it, like one that is live",
+            left_out: LeftOut::Default(&["relaxed"]),
+            holds: Holds::Word(&[
+                ("relaxed", "it holds up nothing"),
+                ("strict", "it counts as live until a person has decided"),
+            ]),
+        },
+        Field {
+            name: "previous",
+            says: "what the job's own fire before must have come to before a fire starts",
+            left_out: LeftOut::Without("it is not asked about"),
+            holds: Holds::Word(&[
+                ("succeeded", "it has succeeded"),
+                ("ended", "it has ended, however that was"),
+            ]),
+        },
+        Field {
+            name: "after",
+            says: "other jobs whose run must have succeeded before a fire starts; each with `match` or `latest_within`",
+            left_out: LeftOut::Without("it waits for no other job"),
+            holds: Holds::List(AFTER_MAX, &AFTER),
         },
         Field {
             name: "expected_duration",
@@ -174,9 +235,9 @@ pub(super) static MANIFEST: Form = Form {
         },
         Field {
             name: "shards",
-            says: "pieces that a run is cut into",
+            says: "pieces that a run is cut into: a number, or how it is computed",
             left_out: LeftOut::Default(&["1"]),
-            holds: Holds::Integer(1, 1024),
+            holds: Holds::IntegerOr(1, SHARDS_MAX, &SIZED),
         },
         Field {
             name: "retry",
@@ -192,10 +253,37 @@ pub(super) static MANIFEST: Form = Form {
             holds: Holds::Duration(lease::TAKEOVER_MIN, lease::TAKEOVER_MAX),
         },
         Field {
+            name: "needs",
+            says: "what a host must have to be given a shard",
+            left_out: LeftOut::Empty("any host will do"),
+            holds: Holds::Fields(&NEEDS),
+        },
+        Field {
+            name: "priority",
+            says: "which shards go first where hosts are short: those of the higher number",
+            left_out: LeftOut::Default(&["50"]),
+            holds: Holds::Integer(0, 100),
+        },
+        Field {
             name: "limits",
             says: "what one attempt may use of its host",
             left_out: LeftOut::Empty("no limit"),
             holds: Holds::Fields(&LIMITS),
+        },
+        Field {
+            name: "params",
+            says: "values for `{params.NAME}` in `run.exec`, which a run by hand may replace; names of `a-z 0-9 _`, values in quotes",
+            left_out: LeftOut::Without("none"),
+            holds: Holds::Params(PARAMS_MAX, PARAM_BYTES_MAX),
+        },
+        Field {
+            name: "begins",
+            says: "how a job stands that this manifest creates; nothing to one that exists",
+            left_out: LeftOut::Default(&["active"]),
+            holds: Holds::Word(&[
+                ("active", "it is due from the start"),
+                ("paused", "nothing of it is due until `matins resume`"),
+            ]),
         },
         Field {
             name: "run",
@@ -279,14 +367,17 @@ static MISFIRE: Form = Form {
     fields: &[
         Field {
             name: "policy",
-            says: "`run_now` runs the newest late fire, `skip` none, `within` the newest if it is no later than the field `within`",
+            says: "`run_now` runs the newest late fires, as many as `catch_up.at_most`, `skip` none, `within` those of them that are no later than the field `within`",
             left_out: LeftOut::Without("demanded where there is no `within`"),
             holds: Holds::Word(&[
-                ("run_now", "the newest of the late fires runs"),
+                (
+                    "run_now",
+                    "the newest of the late fires run, as many as `catch_up.at_most`",
+                ),
                 ("skip", "no late fire runs"),
                 (
                     "within",
-                    "the newest runs if it is no later than the field `within`",
+                    "as `run_now`, but none that is later than the field `within`",
                 ),
             ]),
         },
@@ -307,6 +398,109 @@ static MISFIRE: Form = Form {
     together: r#"{"anyOf": [{"required": ["policy"]}, {"required": ["within"]}],
         "if": {"properties": {"policy": {"const": "within"}}, "required": ["policy"]}, "then": {"required": ["within"]},
         "else": {"if": {"required": ["policy"]}, "then": {"properties": {"within": false}}}}"#,
+};
+
+static CATCH_UP: Form = Form {
+    fields: &[
+        Field {
+            name: "at_most",
+            says: "so many of the late fires run, the newest ones, oldest first; the rest is recorded as a gap",
+            left_out: LeftOut::Default(&["1"]),
+            holds: Holds::Integer(1, CATCH_UP_MAX),
+        },
+        Field {
+            name: "window",
+            says: "a fire later than this does not run",
+            left_out: LeftOut::Default(&["31d"]),
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+        Field {
+            name: "concurrency",
+            says: "so many of them at once",
+            left_out: LeftOut::Default(&["1"]),
+            holds: Holds::Integer(1, CATCH_UP_MAX),
+        },
+    ],
+    short: "`catch_up: { at_most: {}, window: 3d }`",
+    together: "{}",
+};
+
+static AFTER: Form = Form {
+    fields: &[
+        Field {
+            name: "job",
+            says: "the other job's name",
+            left_out: LeftOut::Demanded {
+                write: "`job: namespace/name`, the job whose run must have succeeded",
+                why: "without it there is nothing to wait for",
+            },
+            holds: Holds::JobName,
+        },
+        Field {
+            name: "match",
+            says: "which of its runs: `same_fire` is due at the same instant, `same_date` on the same day, each in its own zone",
+            left_out: LeftOut::Without("demanded where there is no `latest_within`"),
+            holds: Holds::Word(&[
+                ("same_fire", "the one that is due at the same instant"),
+                ("same_date", "the one that is due on the same day"),
+            ]),
+        },
+        Field {
+            name: "latest_within",
+            says: "the newest of its runs that is due no longer than this before",
+            left_out: LeftOut::Without("demanded where there is no `match`"),
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+    ],
+    short: AFTER_EXAMPLE,
+    together: r#"{"oneOf": [{"required": ["match"]}, {"required": ["latest_within"]}]}"#,
+};
+
+/// A whole `after`, as messages show it.
+pub(super) const AFTER_EXAMPLE: &str = "`after: [{ job: settlement/import, match: same_date }]`, with `match: same_fire` or `latest_within: 6h` where that is meant";
+
+static SIZED: Form = Form {
+    fields: &[
+        Field {
+            name: "of",
+            says: "how long the whole work takes one host",
+            left_out: LeftOut::Demanded {
+                write: "`of: 90m`, how long the whole work takes one host",
+                why: "from it and `target` comes the number",
+            },
+            holds: Holds::Duration(SECOND, MONTH),
+        },
+        Field {
+            name: "target",
+            says: "how long one shard is to take; the number is `of` through `target`, made to go evenly into the hosts there are, and stays as it is",
+            left_out: LeftOut::Demanded {
+                write: "`target: 3m`, how long one shard is to take",
+                why: "from it and `of` comes the number",
+            },
+            holds: Holds::Duration(SECOND, DAY),
+        },
+    ],
+    short: "`shards: 32` or `shards: { of: 90m, target: 3m }`",
+    together: "{}",
+};
+
+static NEEDS: Form = Form {
+    fields: &[
+        Field {
+            name: "labels",
+            says: "labels that its agent has, all of them",
+            left_out: LeftOut::Without("any host"),
+            holds: Holds::Labels(LABELS_MAX),
+        },
+        Field {
+            name: "uses",
+            says: "units that one shard takes of what all share, by the name of the resource",
+            left_out: LeftOut::Without("nothing"),
+            holds: Holds::Units(USES_MAX, 1, UNITS_MAX),
+        },
+    ],
+    short: "`needs: { labels: [jdk17], uses: { ledger-db: 4 } }`, either of them",
+    together: "{}",
 };
 
 static RETRY: Form = Form {

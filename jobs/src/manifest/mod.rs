@@ -7,11 +7,16 @@
 //! The same reader serves the ledger: a manifest's canonical JSON has the manifest's own form
 //! with every default written out, and reading it back judges it again.
 
+mod canonical;
 mod changes;
 mod command;
 mod elsewhere;
 mod form;
+mod named;
+mod needs;
+mod params;
 mod placeholder;
+mod policy;
 mod problem;
 mod quoting;
 mod read;
@@ -27,12 +32,15 @@ use std::fmt;
 use protocol::attempt::Limits;
 use protocol::{DurationMs, JobName, WallMs};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 
-use crate::schedule::{Schedule, ScheduleSpec, parse_local};
-use crate::size::show_size;
+use crate::schedule::{Schedule, parse_local};
 pub use changes::{FieldChange, manifest_changes};
+pub use params::{ParamError, Params};
 use placeholder::{Argument, Filling};
+pub use policy::{
+    After, Begins, CatchUp, Misfire, MisfirePolicy, Needs, Overlap, Previous, Serial, Shards, Which,
+};
 pub use problem::Problem;
 use problem::Problems;
 pub use schema::manifest_schema;
@@ -53,50 +61,34 @@ pub struct Manifest {
     pub how: Option<String>,
     schedule: Schedule,
     pub misfire: Misfire,
+    pub catch_up: CatchUp,
     pub overlap: Overlap,
+    pub serial: Serial,
+    pub previous: Option<Previous>,
+    /// Each job once.
+    pub after: Vec<After>,
     pub expected_duration: DurationMs,
     /// Of one attempt of one shard.
     pub timeout: DurationMs,
     pub start_deadline: Option<DurationMs>,
-    /// 1 to 1024.
-    pub shards: u32,
+    pub shards: Shards,
     /// Retries of each shard, at most 5.
     pub retry_at_most: u32,
     /// Wait before each retry, the last repeated; never empty.
     pub backoff: Vec<DurationMs>,
     /// Silence of a host after which its shards are started elsewhere.
     pub takeover_after: DurationMs,
+    pub needs: Needs,
+    /// 0 to 100; the higher one goes first.
+    pub priority: u8,
     /// What one attempt may use of its host.
     pub limits: Limits,
+    /// Values for the command line, which a run by hand may replace.
+    pub params: Params,
+    pub begins: Begins,
     /// The host's user as whom the program runs; `None` is the one whom the agent runs as.
     pub user: Option<String>,
     exec: Vec<Argument>,
-}
-
-/// What becomes of a fire that comes late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfire {
-    pub policy: MisfirePolicy,
-    /// A fire less late than this is merely late and runs under every policy.
-    pub after: DurationMs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MisfirePolicy {
-    RunNow,
-    Skip,
-    /// Run where it is at most this late, else skip.
-    Within(DurationMs),
-}
-
-/// What becomes of a fire while an earlier run of the job is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Overlap {
-    /// It is skipped.
-    Forbid,
-    /// It waits for the earlier run's end.
-    Queue,
 }
 
 /// What the placeholders of one shard's command line are filled with.
@@ -107,6 +99,10 @@ pub struct FireContext<'a> {
     /// manual run, which then counts as of the local time of `fire_time`.
     pub nominal: &'a [String],
     pub shard: u32,
+    /// Of the run, for its version may leave the number to be computed.
+    pub shards: u32,
+    /// What this run was given instead of the manifest's own values.
+    pub params: &'a Params,
 }
 
 /// Why stored JSON is not a manifest.
@@ -154,13 +150,19 @@ impl Manifest {
             fire_time: &fire.fire_time.to_rfc3339(),
             nominal,
             shard: fire.shard,
-            shards: self.shards,
+            shards: fire.shards,
             timezone: self.schedule.timezone(),
+            params: [&self.params, fire.params],
         };
         self.exec
             .iter()
             .map(|argument| argument.fill(&filling))
             .collect()
+    }
+
+    /// Whether a run by hand may be given these values instead of the manifest's own.
+    pub fn judge_params(&self, given: &Params) -> Result<(), ParamError> {
+        params::judge(&self.params, given)
     }
 
     /// The canonical form: the same manifest, however it was written, gives the same text.
@@ -178,114 +180,6 @@ impl Manifest {
         let manifest = read::stored(json, &mut problems);
         let manifest = problems.or(manifest).map_err(ManifestJsonError::Refused)?;
         Ok(manifest.expect("what has no problem is a manifest"))
-    }
-}
-
-/// A manifest in its own form, every default written out.
-#[derive(Serialize)]
-struct Canonical<'a> {
-    name: &'a JobName,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    renamed_from: Option<&'a JobName>,
-    purpose: &'a str,
-    owner: &'a str,
-    repeatable: CanonicalRepeatable<'a>,
-    schedule: &'a ScheduleSpec,
-    misfire: CanonicalMisfire,
-    overlap: Overlap,
-    expected_duration: String,
-    timeout: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_deadline: Option<String>,
-    shards: u32,
-    retry: CanonicalRetry,
-    takeover_after: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limits: Option<CanonicalLimits>,
-    run: CanonicalRun<'a>,
-}
-
-#[derive(Serialize)]
-struct CanonicalRepeatable<'a> {
-    safe: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    how: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct CanonicalMisfire {
-    policy: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    within: Option<String>,
-    after: String,
-}
-
-#[derive(Serialize)]
-struct CanonicalRetry {
-    at_most: u32,
-    backoff: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct CanonicalLimits {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pids: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cpu_weight: Option<u16>,
-}
-
-#[derive(Serialize)]
-struct CanonicalRun<'a> {
-    exec: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-}
-
-impl Serialize for Manifest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (policy, within) = match self.misfire.policy {
-            MisfirePolicy::RunNow => ("run_now", None),
-            MisfirePolicy::Skip => ("skip", None),
-            MisfirePolicy::Within(within) => ("within", Some(within.to_string())),
-        };
-        Canonical {
-            name: &self.name,
-            renamed_from: self.renamed_from.as_ref(),
-            purpose: &self.purpose,
-            owner: &self.owner,
-            repeatable: CanonicalRepeatable {
-                safe: self.safe,
-                how: self.how.as_deref(),
-            },
-            schedule: self.schedule.spec(),
-            misfire: CanonicalMisfire {
-                policy,
-                within,
-                after: self.misfire.after.to_string(),
-            },
-            overlap: self.overlap,
-            expected_duration: self.expected_duration.to_string(),
-            timeout: self.timeout.to_string(),
-            start_deadline: self.start_deadline.map(|deadline| deadline.to_string()),
-            shards: self.shards,
-            retry: CanonicalRetry {
-                at_most: self.retry_at_most,
-                backoff: self.backoff.iter().map(DurationMs::to_string).collect(),
-            },
-            takeover_after: self.takeover_after.to_string(),
-            limits: (self.limits != Limits::default()).then(|| CanonicalLimits {
-                memory: self.limits.memory_bytes.map(show_size),
-                pids: self.limits.pids,
-                cpu_weight: self.limits.cpu_weight,
-            }),
-            run: CanonicalRun {
-                exec: self.exec().collect(),
-                user: self.user.as_deref(),
-            },
-        }
-        .serialize(serializer)
     }
 }
 

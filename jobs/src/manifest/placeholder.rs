@@ -8,16 +8,19 @@ use std::fmt::Write as _;
 
 use chrono::{Days, NaiveDate, NaiveDateTime};
 
+use super::form::PARAM_BYTES_MAX;
+use super::params::{Params, is_param_name};
 use crate::schedule::local_text;
 use crate::shown::shown;
 
 /// Farthest date that `{fire_date-Nd}` reaches, in days.
 const FAR_DAYS_MAX: u64 = 3660;
 
-/// Longest text that a placeholder is replaced with, in bytes: `{job}`, two names of 63 bytes.
-pub(super) const FILLED_BYTES_MAX: usize = 127;
+/// Longest text that a placeholder other than a parameter's is replaced with, in bytes: `{job}`, two
+/// names of 63 bytes.
+const FILLED_BYTES_MAX: usize = 127;
 
-const KNOWN: &str = "`{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`";
+const KNOWN: &str = "`{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`, `{params.NAME}`";
 
 /// What other programs' words for a placeholder are here.
 const MEANT: [(&str, &str); 16] = [
@@ -56,6 +59,7 @@ enum Part {
     Shard,
     Shards,
     Timezone,
+    Param(String),
 }
 
 /// What the parts are replaced with.
@@ -68,6 +72,8 @@ pub(super) struct Filling<'a> {
     pub(super) shard: u32,
     pub(super) shards: u32,
     pub(super) timezone: &'a str,
+    /// The manifest's, and those of this run, which go before.
+    pub(super) params: [&'a Params; 2],
 }
 
 /// Why an argument is refused: what is wrong and what to write.
@@ -77,7 +83,8 @@ pub(super) struct Refusal {
 }
 
 impl Argument {
-    pub(super) fn parse(text: &str) -> Result<Argument, Refusal> {
+    /// `params` are those of the manifest; `None` where they could not be read.
+    pub(super) fn parse(text: &str, params: Option<&Params>) -> Result<Argument, Refusal> {
         let mut parts = Vec::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -104,7 +111,7 @@ impl Argument {
             if !plain.is_empty() {
                 parts.push(Part::Text(std::mem::take(&mut plain)));
             }
-            parts.push(Part::parse(&from[1..end])?);
+            parts.push(Part::parse(&from[1..end], params)?);
             rest = &from[end + 1..];
         }
         plain.push_str(rest);
@@ -129,6 +136,7 @@ impl Argument {
                 Part::Shard => push_number(&mut filled, with.shard),
                 Part::Shards => push_number(&mut filled, with.shards),
                 Part::Timezone => filled.push_str(with.timezone),
+                Part::Param(name) => filled.push_str(param(with.params, name)),
             }
         }
         filled
@@ -138,6 +146,8 @@ impl Argument {
     pub(super) fn filled_bytes_max(&self) -> usize {
         let bytes = |part: &Part| match part {
             Part::Text(text) => text.len(),
+            // A run by hand may bring a longer value than the manifest's.
+            Part::Param(_) => PARAM_BYTES_MAX,
             _ => FILLED_BYTES_MAX,
         };
         self.parts.iter().map(bytes).sum()
@@ -145,7 +155,13 @@ impl Argument {
 }
 
 impl Part {
-    fn parse(name: &str) -> Result<Part, Refusal> {
+    fn parse(name: &str, params: Option<&Params>) -> Result<Part, Refusal> {
+        if let Some(param) = name.strip_prefix("params.") {
+            return match params {
+                Some(params) if !params.contains_key(param) => Err(unknown_param(param, params)),
+                _ => Ok(Part::Param(param.to_owned())),
+            };
+        }
         Ok(match name {
             "job" => Part::Job,
             "fire_time" => Part::FireTime,
@@ -163,7 +179,7 @@ impl Part {
                         what: unknown(name),
                         remedy: format!(
                             "{}known are {KNOWN}; for a brace itself write it twice, `{{{{`",
-                            nearest_to(name)
+                            nearest_to(name, params)
                         ),
                     });
                 }
@@ -176,8 +192,36 @@ fn unknown(name: &str) -> String {
     format!("there is no placeholder `{{{}}}`", shown(name))
 }
 
+/// Says which parameters there are.
+fn unknown_param(name: &str, params: &Params) -> Refusal {
+    let known: Vec<String> = params
+        .keys()
+        .map(|known| format!("`{{params.{known}}}`"))
+        .collect();
+    let remedy = match crate::nearest::nearest(name, params.keys().map(String::as_str)) {
+        _ if known.is_empty() => format!(
+            "write `params: {{ {}: ... }}` beside `run`, with the value that it has in every run of the schedule",
+            if is_param_name(name) { name } else { "region" },
+        ),
+        Some(nearest) => format!(
+            "did you mean `{{params.{nearest}}}`? known are {}",
+            known.join(", ")
+        ),
+        None => format!("known are {}, or write it under `params`", known.join(", ")),
+    };
+    Refusal {
+        what: format!("there is no parameter `{}`", shown(name)),
+        remedy,
+    }
+}
+
+fn param<'a>([own, of_run]: [&'a Params; 2], name: &str) -> &'a str {
+    let value = of_run.get(name).or_else(|| own.get(name));
+    value.expect("an argument is parsed with the parameters of its manifest")
+}
+
 /// `did you mean ...? ` where it can be told; else nothing.
-fn nearest_to(name: &str) -> String {
+fn nearest_to(name: &str, params: Option<&Params>) -> String {
     const NAMES: [&str; 7] = [
         "fire_date",
         "fire_time",
@@ -192,6 +236,12 @@ fn nearest_to(name: &str) -> String {
         None => (name, ""),
     };
     let lower = word.trim().to_ascii_lowercase();
+    let plain = lower
+        .rsplit_once('.')
+        .map_or(lower.as_str(), |(_, name)| name);
+    if params.is_some_and(|params| params.contains_key(plain)) {
+        return format!("did you mean `{{params.{plain}}}`? ");
+    }
     let meant = MEANT.iter().find(|(word, _)| *word == lower);
     let Some(meant) = meant
         .map(|&(_, meant)| meant)
@@ -200,11 +250,11 @@ fn nearest_to(name: &str) -> String {
         return String::new();
     };
     let with_shift = format!("{meant}{shift}");
-    let meant = match Part::parse(&with_shift) {
+    let meant = match Part::parse(&with_shift, None) {
         Ok(_) => with_shift.as_str(),
         Err(_) => meant,
     };
-    let says = match Part::parse(meant) {
+    let says = match Part::parse(meant, None) {
         Ok(Part::FireDate { days: -1 }) => ", the day before the fire",
         Ok(Part::FireDate { days: 1 }) => ", the day after the fire",
         Ok(Part::FireDate { days: 0 }) => ", the day of the fire",

@@ -6,13 +6,16 @@ use protocol::attempt::Limits;
 
 use super::command::command;
 use super::form::MANIFEST;
+use super::needs::{labels, units};
+use super::params::params;
 use super::placeholder::Argument;
+use super::policy::{Begins, Needs};
 use super::problem::{Place, Problems};
-use super::section::Section;
+use super::section::{Reported, Section};
 use super::source::{self, Document};
 use super::values::{duration, durations, integer, job_name, size, text, truth, user, word};
 use super::yaml::{self, Key, Node, Style, Value};
-use super::{Manifest, Misfire, MisfirePolicy, Overlap};
+use super::{Manifest, Params, policy};
 use crate::schedule::{Dialect, Schedule, ScheduleSpec};
 
 /// Reads one file. The manifests are complete only where no problem was found.
@@ -143,26 +146,33 @@ pub(super) fn manifest(
     let owner = top.read("owner", problems, text);
     let repeatable = repeatable(&top, problems);
     let schedule = schedule(&top, problems);
-    let misfire = misfire(&top, problems);
-    let overlap = top.read("overlap", problems, word).map(|word| match word {
-        "forbid" => Overlap::Forbid,
-        _ => Overlap::Queue,
-    });
+    let misfire = policy::misfire(&top, problems);
+    let catch_up = policy::catch_up(&top, misfire, problems);
+    let overlap = policy::overlap(&top, problems);
+    let after = policy::after(&top, problems);
     let expected_duration = top.read("expected_duration", problems, duration);
     let timeout = top.read("timeout", problems, duration);
     let start_deadline = top.read_if_there("start_deadline", problems, duration);
-    let shards = top.read("shards", problems, integer);
+    let shards = policy::shards(&top, problems);
     let retry = top.inner("retry", problems).map(|section| {
         let at_most = section.read("at_most", problems, integer);
         let backoff = section.read("backoff", problems, durations);
         (at_most, backoff)
     });
     let takeover_after = top.read("takeover_after", problems, duration);
+    let needs = needs(&top, problems);
+    let priority = top.read("priority", problems, integer);
     let limits = limits(&top, problems);
-    let run = run(&top, problems);
+    let params = top.read_if_there("params", problems, params);
+    let begins = top.read("begins", problems, word).map(|word| match word {
+        "paused" => Begins::Paused,
+        _ => Begins::Active,
+    });
+    let run = run(&top, params.as_ref(), problems);
     let (safe, how) = repeatable?;
     let (retry_at_most, backoff) = retry?;
     let (exec, user) = run?;
+    let (overlap, serial, previous) = overlap?;
     Some(Manifest {
         name: name?,
         renamed_from: renamed_from.ok()?,
@@ -172,7 +182,11 @@ pub(super) fn manifest(
         how,
         schedule: schedule?,
         misfire: misfire?,
-        overlap: overlap?,
+        catch_up: catch_up?,
+        overlap,
+        serial,
+        previous,
+        after: after?,
         expected_duration: expected_duration?,
         timeout: timeout?,
         start_deadline: start_deadline.ok()?,
@@ -180,7 +194,12 @@ pub(super) fn manifest(
         retry_at_most: retry_at_most?,
         backoff: backoff?,
         takeover_after: takeover_after?,
+        needs: needs?,
+        // The form lets nothing larger through.
+        priority: priority.and_then(|priority| u8::try_from(priority).ok())?,
         limits: limits?,
+        params: params.ok()?.unwrap_or_default(),
+        begins: begins?,
         user,
         exec,
     })
@@ -238,52 +257,6 @@ fn schedule(top: &Section, problems: &mut Problems) -> Option<Schedule> {
     None
 }
 
-fn misfire(top: &Section, problems: &mut Problems) -> Option<Misfire> {
-    let section = top.inner("misfire", problems)?;
-    let after = section.read("after", problems, duration);
-    let within = section.read_if_there("within", problems, duration);
-    let policy = section.read_if_there("policy", problems, word);
-    let policy = match (policy.ok()?, section.find("within")) {
-        (Some("within") | None, Some(cell)) => {
-            let within = within.ok()??;
-            if let Some(after) = after
-                && within < after
-            {
-                cell.refuse(
-                    format!("is shorter than `after`, {after}, below which every fire runs"),
-                    "write a longer `within` or a shorter `after`",
-                    problems,
-                );
-            }
-            MisfirePolicy::Within(within)
-        }
-        (Some("within"), None) => {
-            let remedy = "write how late is not too late, for example `within: 2h`";
-            section.miss_with("within", remedy, problems);
-            return None;
-        }
-        (Some(policy), Some(cell)) => {
-            cell.refuse(
-                format!("does not go with `policy: {policy}`"),
-                "leave it out, or write `policy: within`",
-                problems,
-            );
-            return None;
-        }
-        (Some("skip"), None) => MisfirePolicy::Skip,
-        (Some(_), None) => MisfirePolicy::RunNow,
-        (None, None) => {
-            let remedy = "write `policy: run_now`, `policy: skip` or `within: 2h`: only you know whether a late run still helps or does harm";
-            section.miss_with("policy", remedy, problems);
-            return None;
-        }
-    };
-    Some(Misfire {
-        policy,
-        after: after?,
-    })
-}
-
 fn limits(top: &Section, problems: &mut Problems) -> Option<Limits> {
     let section = top.inner("limits", problems)?;
     let memory_bytes = section.read_if_there("memory", problems, size);
@@ -299,9 +272,28 @@ fn limits(top: &Section, problems: &mut Problems) -> Option<Limits> {
     })
 }
 
-fn run(top: &Section, problems: &mut Problems) -> Option<(Vec<Argument>, Option<String>)> {
+fn needs(top: &Section, problems: &mut Problems) -> Option<Needs> {
+    let section = top.inner("needs", problems)?;
+    let labels = section.read_if_there("labels", problems, labels);
+    let uses = section.read_if_there("uses", problems, units);
+    Some(Needs {
+        labels: labels.ok()?.unwrap_or_default(),
+        uses: uses.ok()?.unwrap_or_default(),
+    })
+}
+
+fn run(
+    top: &Section,
+    params: Result<&Option<Params>, &Reported>,
+    problems: &mut Problems,
+) -> Option<(Vec<Argument>, Option<String>)> {
+    const NONE: &Params = &Params::new();
     let section = top.inner("run", problems)?;
-    let exec = section.read("exec", problems, command);
+    // Where the parameters could not be read, nothing is said of those that are named.
+    let params = params.ok().map(|params| params.as_ref().unwrap_or(NONE));
+    let exec = section.read("exec", problems, |cell, problems| {
+        command(cell, params, problems)
+    });
     let user = section.read_if_there("user", problems, user);
     Some((exec?, user.ok()?))
 }

@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::command::ENTRIES_MAX;
 use super::form::{Field, Form, Holds, LeftOut, MANIFEST};
+use super::needs::{LABEL_PATTERN, RESOURCE_PATTERN};
+use super::params::PARAM_NAME_PATTERN;
 use super::values::{NAME_PATTERN, USER_BYTES_MAX, USER_PATTERN};
 use crate::size::show_size;
 
@@ -94,7 +96,10 @@ fn of_value(holds: &Holds) -> Value {
             let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
             json!({"enum": words})
         }
-        Holds::Integer(low, high) => json!({"type": "integer", "minimum": low, "maximum": high}),
+        Holds::Integer(low, high) => integer(*low, *high),
+        Holds::IntegerOr(low, high, form) => {
+            json!({"oneOf": [integer(*low, *high), of_form(form)]})
+        }
         Holds::Duration(..) => duration,
         Holds::Durations(at_most, ..) => {
             json!({"type": "array", "items": duration, "minItems": 1, "maxItems": at_most})
@@ -121,13 +126,45 @@ fn of_value(holds: &Holds) -> Value {
             "items": {"type": "string"},
         }),
         Holds::Fields(form) => Value::Object(of_form(form)),
+        Holds::List(at_most, form) => {
+            json!({"type": "array", "items": of_form(form), "maxItems": at_most})
+        }
+        Holds::Labels(at_most) => json!({
+            "type": "array",
+            "items": {"type": "string", "pattern": LABEL_PATTERN},
+            "maxItems": at_most,
+            "uniqueItems": true,
+        }),
+        Holds::Units(at_most, low, high) => json!({
+            "type": "object",
+            "propertyNames": {"pattern": RESOURCE_PATTERN},
+            "additionalProperties": integer(*low, *high),
+            "maxProperties": at_most,
+        }),
+        Holds::Params(at_most, bytes_max) => json!({
+            "type": "object",
+            "propertyNames": {"pattern": PARAM_NAME_PATTERN},
+            "additionalProperties": {"type": "string", "maxLength": bytes_max},
+            "maxProperties": at_most,
+        }),
     }
+}
+
+fn integer(low: u32, high: u32) -> Value {
+    json!({"type": "integer", "minimum": low, "maximum": high})
 }
 
 /// The limits of a value in words, where its type does not say them.
 fn limits(holds: &Holds) -> Option<String> {
     match *holds {
-        Holds::Integer(low, high) => Some(format!("{low} to {high}")),
+        Holds::Integer(low, high) | Holds::IntegerOr(low, high, _) => {
+            Some(format!("{low} to {high}"))
+        }
+        Holds::Units(_, low, high) => Some(format!("each {low} to {high}")),
+        Holds::List(at_most, _) | Holds::Labels(at_most) => Some(format!("at most {at_most}")),
+        Holds::Params(at_most, bytes_max) => Some(format!(
+            "at most {at_most}, each of at most {bytes_max} bytes"
+        )),
         Holds::Duration(low, high) => Some(format!("{low} to {high}")),
         Holds::Durations(_, low, high) => Some(format!("each {low} to {high}")),
         Holds::Size(low, high) => Some(format!("{} to {}", show_size(low), show_size(high))),
@@ -138,7 +175,7 @@ fn limits(holds: &Holds) -> Option<String> {
 fn default(holds: &Holds, texts: &[&str]) -> Value {
     match (holds, texts) {
         (Holds::Durations(..), texts) => json!(texts),
-        (Holds::Integer(..), [text]) => json!(text.parse::<u32>().ok()),
+        (Holds::Integer(..) | Holds::IntegerOr(..), [text]) => json!(text.parse::<u32>().ok()),
         (_, [text]) => json!(text),
         (_, _) => Value::Null,
     }
@@ -178,7 +215,10 @@ mod tests {
                 LeftOut::Empty(meaning) | LeftOut::Without(meaning) => meaning.to_owned(),
             };
             let inner = match field.holds {
-                Holds::Fields(form) => table(form, &format!("{path}.")),
+                Holds::Fields(form) | Holds::IntegerOr(_, _, form) => {
+                    table(form, &format!("{path}."))
+                }
+                Holds::List(_, form) => table(form, &format!("{path}[].")),
                 _ => String::new(),
             };
             format!(
@@ -236,7 +276,7 @@ mod tests {
         assert_eq!(
             at("/properties/overlap/description"),
             json!(
-                "What becomes of a fire while a run of the job is live: `forbid` skips it, `queue` lets it wait. Demanded: only you know whether two runs that follow each other do the work of one. `forbid`: a fire during a run is skipped. `queue`: a fire during a run waits for its end."
+                "What becomes of a fire while a run of the job is live: `forbid` skips it, `queue` lets it wait, `replace` cancels the run, `allow` runs both. Demanded: only you know whether two runs that follow each other do the work of one, and whether two at once do harm. `forbid`: a fire during a run is skipped. `queue`: a fire during a run waits for its end. `replace`: a fire during a run cancels it, and starts when nothing of it is left. `allow`: a fire during a run starts beside it."
             )
         );
     }

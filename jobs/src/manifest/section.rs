@@ -15,6 +15,8 @@ pub(super) struct Section<'a> {
     form: &'static Form,
     /// The field that holds the mapping, empty for a manifest itself.
     path: &'static str,
+    /// Which of a list of mappings it is.
+    entry: Option<usize>,
     at: Place,
     /// Of a manifest itself: its name as written, for what has no place of its own.
     job: Option<&'a str>,
@@ -26,7 +28,7 @@ pub(super) struct Section<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Cell<'a> {
     pub(super) field: &'static Field,
-    pub(super) path: Path<'static>,
+    pub(super) path: Path<'a>,
     pub(super) node: &'a Node,
 }
 
@@ -34,24 +36,38 @@ pub(super) struct Cell<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reported;
 
-/// Where a value stands in its manifest; displays as `schedule.cron` or `run.exec[2]`.
+/// Where a value stands in its manifest; displays as `schedule.cron`, `run.exec[2]`, `after[0].job`
+/// or `needs.uses.ledger-db`.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'p> {
     section: &'static str,
+    entry: Option<usize>,
     field: &'p str,
-    item: Option<usize>,
+    part: Part<'p>,
+}
+
+/// What of a field is meant.
+#[derive(Clone, Copy)]
+enum Part<'p> {
+    Whole,
+    Item(usize),
+    Named(&'p str),
 }
 
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.section)?;
+        if let Some(entry) = self.entry {
+            write!(f, "[{entry}]")?;
+        }
         if !self.section.is_empty() && !self.field.is_empty() {
             f.write_str(".")?;
         }
         f.write_str(self.field)?;
-        match self.item {
-            Some(item) => write!(f, "[{item}]"),
-            None => Ok(()),
+        match self.part {
+            Part::Whole => Ok(()),
+            Part::Item(item) => write!(f, "[{item}]"),
+            Part::Named(name) => write!(f, ".{name}"),
         }
     }
 }
@@ -63,7 +79,7 @@ impl<'a> Section<'a> {
         entries: &'a [(Key, Node)],
         problems: &mut Problems,
     ) -> Section<'a> {
-        let mut section = Section::fill(&MANIFEST, "", at, entries, problems);
+        let mut section = Section::fill(&MANIFEST, ("", None), at, entries, problems);
         section.job = match section.field("name").1.map(|node| &node.value) {
             Some(Value::Scalar { text, .. }) => Some(text.as_str()),
             _ => None,
@@ -74,7 +90,7 @@ impl<'a> Section<'a> {
     /// Holds entries against a form; reports the unknown and the repeated.
     fn fill(
         form: &'static Form,
-        path: &'static str,
+        (path, entry): (&'static str, Option<usize>),
         at: Place,
         entries: &'a [(Key, Node)],
         problems: &mut Problems,
@@ -82,6 +98,7 @@ impl<'a> Section<'a> {
         let mut section = Section {
             form,
             path,
+            entry,
             at,
             job: None,
             values: vec![None; form.fields.len()],
@@ -221,19 +238,22 @@ impl<'a> Section<'a> {
     /// The mapping that a field of this one holds.
     pub(super) fn inner(&self, name: &'static str, problems: &mut Problems) -> Option<Section<'a>> {
         let (field, value) = self.field(name);
-        let Holds::Fields(form) = field.holds else {
+        let (Holds::Fields(form) | Holds::IntegerOr(_, _, form)) = field.holds else {
             field.misread("a mapping")
         };
         let Some(node) = value else {
             return if let LeftOut::Empty(_) = field.left_out {
-                Some(Section::fill(form, name, self.at, &[], problems))
+                Some(Section::fill(form, (name, None), self.at, &[], problems))
             } else {
                 self.miss(name, problems);
                 None
             };
         };
         match &node.value {
-            Value::Map(entries) => Some(Section::fill(form, name, node.at, entries, problems)),
+            Value::Map(entries) => {
+                let path = (name, None);
+                Some(Section::fill(form, path, node.at, entries, problems))
+            }
             Value::Refused => None,
             _ if node.is_blank() => {
                 self.blank(field, node, problems);
@@ -250,6 +270,53 @@ impl<'a> Section<'a> {
                 None
             }
         }
+    }
+
+    /// The mappings of the list that a field of this one holds; none where it is left out.
+    pub(super) fn list(
+        &self,
+        name: &'static str,
+        problems: &mut Problems,
+    ) -> Result<Vec<Section<'a>>, Reported> {
+        let (field, value) = self.field(name);
+        let Holds::List(at_most, form) = field.holds else {
+            field.misread("a list of mappings")
+        };
+        let Some(node) = value else {
+            return Ok(Vec::new());
+        };
+        let items = match &node.value {
+            Value::List(items) if items.len() <= at_most => items,
+            Value::Refused => return Err(Reported),
+            _ if node.is_blank() => {
+                self.blank(field, node, problems);
+                return Err(Reported);
+            }
+            _ => {
+                let what = format!("is not a list of at most {at_most} mappings");
+                let remedy = format!("write {}", form.short);
+                self.cell(field, node).refuse(what, remedy, problems);
+                return Err(Reported);
+            }
+        };
+        let sections = items.iter().enumerate().map(|(i, item)| match &item.value {
+            Value::Map(entries) => {
+                let path = (name, Some(i));
+                Ok(Section::fill(form, path, item.at, entries, problems))
+            }
+            Value::Refused => Err(Reported),
+            other => {
+                let path = Path {
+                    part: Part::Item(i),
+                    ..self.path(name)
+                };
+                let what = format!("is {}, not a mapping of fields", kind(other));
+                problems.push(item.at, path, what, format!("write {}", form.short));
+                Err(Reported)
+            }
+        });
+        let sections: Vec<Result<Section, Reported>> = sections.collect();
+        sections.into_iter().collect()
     }
 
     /// A field that is there, for what is to be said of it in view of others.
@@ -305,8 +372,9 @@ impl<'a> Section<'a> {
     fn path<'p>(&self, field: &'p str) -> Path<'p> {
         Path {
             section: self.path,
+            entry: self.entry,
             field,
-            item: None,
+            part: Part::Whole,
         }
     }
 
@@ -346,11 +414,26 @@ impl Cell<'_> {
         Some(items.iter().enumerate().map(|(i, node)| Cell {
             field: self.field,
             path: Path {
-                item: Some(i),
+                part: Part::Item(i),
                 ..self.path
             },
             node,
         }))
+    }
+
+    /// A value that stands in this one under a name.
+    pub(super) fn named<'n>(&self, name: &'n str, node: &'n Node) -> Cell<'n>
+    where
+        Self: 'n,
+    {
+        Cell {
+            field: self.field,
+            path: Path {
+                part: Part::Named(name),
+                ..self.path
+            },
+            node,
+        }
     }
 }
 

@@ -137,22 +137,18 @@ pub(super) fn word(cell: Cell, problems: &mut Problems) -> Option<&'static str> 
         return Some(known);
     }
     let all = meant.join(", ");
-    let (what, remedy) = if elsewhere::is_later_word(cell.field.name, text) {
-        (
-            format!(
-                "`{}` is not acted on by this version of Matins",
-                shown(text)
-            ),
-            format!("write {all}"),
-        )
-    } else {
-        let remedy = match nearest(text, words()) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("write {all}"),
-        };
-        (format!("`{}` is not known", shown(text)), remedy)
+    let meaning = |ours: &str| {
+        meant
+            .iter()
+            .find(|says| says.starts_with(&format!("`{ours}`")))
     };
-    cell.refuse(what, remedy, problems);
+    let ours = elsewhere::our_word(cell.field.name, text).and_then(meaning);
+    let remedy = match (ours, nearest(text, words())) {
+        (Some(ours), _) => format!("here that is {ours}"),
+        (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
+        (None, None) => format!("write {all}"),
+    };
+    cell.refuse(format!("`{}` is not known", shown(text)), remedy, problems);
     None
 }
 
@@ -176,7 +172,9 @@ pub(super) fn truth(cell: Cell, problems: &mut Problems) -> Option<bool> {
 
 /// A whole number in limits, in plain decimal digits.
 pub(super) fn integer(cell: Cell, problems: &mut Problems) -> Option<u32> {
-    let Holds::Integer(low, high) = cell.field.holds else {
+    let (Holds::Integer(low, high) | Holds::IntegerOr(low, high, _) | Holds::Units(_, low, high)) =
+        cell.field.holds
+    else {
         cell.field.misread("a number")
     };
     let limits = format!("write a whole number from {low} to {high}");

@@ -1,6 +1,9 @@
 //! What is read, and to what.
 
-use jobs::{FireContext, Manifest, MisfirePolicy, Overlap, parse_manifests};
+use jobs::{
+    After, Begins, CatchUp, FireContext, Manifest, MisfirePolicy, Needs, Overlap, Params, Previous,
+    Serial, Shards, Which, parse_manifests,
+};
 use protocol::attempt::Limits;
 use protocol::{DurationMs, WallMs};
 
@@ -20,7 +23,15 @@ fn the_least_manifest_has_the_documented_defaults() {
     assert_eq!(manifest.expected_duration, DurationMs(2_400_000));
     assert_eq!(manifest.timeout, DurationMs(900_000));
     assert_eq!(manifest.start_deadline, None);
-    assert_eq!(manifest.shards, 1);
+    assert_eq!(manifest.shards, Shards::Fixed(1));
+    assert_eq!(manifest.catch_up, CatchUp::default());
+    assert_eq!(manifest.serial, Serial::Relaxed);
+    assert_eq!(manifest.previous, None);
+    assert_eq!(manifest.after, []);
+    assert_eq!(manifest.needs, Needs::default());
+    assert_eq!(manifest.priority, 50);
+    assert_eq!(manifest.params, Params::new());
+    assert_eq!(manifest.begins, Begins::Active);
     assert_eq!(manifest.retry_at_most, 3);
     assert_eq!(
         manifest.backoff,
@@ -52,11 +63,23 @@ schedule:
   cron: '@every 1h30m'
   timezone: "Europe/Berlin"
 misfire: { within: 2h, after: 90s }
-overlap: forbid
+catch_up: { at_most: 5, window: 3d, concurrency: 2 }
+overlap: queue
+serial: strict
+previous: succeeded
+after:
+  - { job: settlement/import, match: same_date }
+  - { job: bank/files, match: same_fire }
+  - job: bank/rates
+    latest_within: 6h
 expected_duration: 1d2h
 timeout: 1h30m
 start_deadline: 45m
-shards: 32
+shards: { of: 90m, target: 3m }
+needs: { labels: [jdk17, disk=ssd], uses: { ledger-db: 4, license: 1 } }
+priority: 80
+params: { region: east, day: "1", empty: "" }
+begins: paused
 retry: { at_most: 0, backoff: [5s, 500ms] }
 takeover_after: 15m
 limits: { memory: 1536MiB, pids: 500, cpu_weight: 10000 }
@@ -67,6 +90,7 @@ run:
     - --date
     - "{fire_date-1d}"
     - "{shard}/{shards}"
+    - "--region={params.region}"
     - ""
 "#);
     assert_eq!(
@@ -88,11 +112,54 @@ run:
         MisfirePolicy::Within(DurationMs(7_200_000))
     );
     assert_eq!(manifest.misfire.after, DurationMs(90_000));
-    assert_eq!(manifest.overlap, Overlap::Forbid);
+    assert_eq!(
+        manifest.catch_up,
+        CatchUp {
+            at_most: 5,
+            window: DurationMs(259_200_000),
+            concurrency: 2
+        }
+    );
+    assert_eq!(manifest.overlap, Overlap::Queue);
+    assert_eq!(manifest.serial, Serial::Strict);
+    assert_eq!(manifest.previous, Some(Previous::Succeeded));
+    let after = |job: &str, which| After {
+        job: job.parse().unwrap(),
+        which,
+    };
+    assert_eq!(
+        manifest.after,
+        [
+            after("settlement/import", Which::SameDate),
+            after("bank/files", Which::SameFire),
+            after("bank/rates", Which::LatestWithin(DurationMs(21_600_000))),
+        ]
+    );
     assert_eq!(manifest.expected_duration, DurationMs(93_600_000));
     assert_eq!(manifest.timeout, DurationMs(5_400_000));
     assert_eq!(manifest.start_deadline, Some(DurationMs(2_700_000)));
-    assert_eq!(manifest.shards, 32);
+    assert_eq!(
+        manifest.shards,
+        Shards::Sized {
+            of: DurationMs(5_400_000),
+            target: DurationMs(180_000)
+        }
+    );
+    let labels: Vec<&str> = manifest.needs.labels.iter().map(|l| l.as_str()).collect();
+    assert_eq!(labels, ["disk=ssd", "jdk17"]);
+    let uses = manifest.needs.uses.iter();
+    let uses: Vec<(&str, u32)> = uses.map(|(name, &units)| (name.as_str(), units)).collect();
+    assert_eq!(uses, [("ledger-db", 4), ("license", 1)]);
+    assert_eq!(manifest.priority, 80);
+    assert_eq!(
+        manifest.params.iter().collect::<Vec<_>>(),
+        [
+            (&"day".to_owned(), &"1".to_owned()),
+            (&"empty".to_owned(), &String::new()),
+            (&"region".to_owned(), &"east".to_owned()),
+        ]
+    );
+    assert_eq!(manifest.begins, Begins::Paused);
     assert_eq!(manifest.retry_at_most, 0);
     assert_eq!(manifest.backoff, [DurationMs(5000), DurationMs(500)]);
     assert_eq!(manifest.takeover_after, DurationMs(900_000));
@@ -106,7 +173,96 @@ run:
     );
     assert_eq!(manifest.user.as_deref(), Some("batch"));
     assert_eq!(Manifest::from_json(&manifest.to_json()).unwrap(), manifest);
-    assert_eq!(manifest.exec().count(), 5);
+    assert_eq!(manifest.exec().count(), 6);
+}
+
+#[test]
+fn every_policy_word_is_read() {
+    for (word, overlap) in [
+        ("allow", Overlap::Allow),
+        ("forbid", Overlap::Forbid),
+        ("queue", Overlap::Queue),
+        ("replace", Overlap::Replace),
+    ] {
+        let manifest = one(&with("overlap", &format!("overlap: {word}")));
+        assert_eq!(manifest.overlap, overlap);
+        assert!(
+            manifest
+                .to_json()
+                .contains(&format!("\"overlap\":\"{word}\""))
+        );
+    }
+    let ended = one(&with("previous", "previous: ended"));
+    assert_eq!(ended.previous, Some(Previous::Ended));
+    // Empty ones are as though they were not there.
+    let empty = "after: []\nneeds: { labels: [], uses: {} }\nparams: {}\ncatch_up: {}";
+    let misfire = "misfire: { policy: run_now }";
+    let written = one(&format!("{}\n{empty}", with("misfire", misfire)));
+    assert_eq!(written.to_json(), one(&with("misfire", misfire)).to_json());
+}
+
+#[test]
+fn a_run_may_be_given_other_values() {
+    let manifest = one(&with(
+        "run",
+        r#"run: { exec: ["/bin/x", "{params.region}", "{params.day}{params.region}"] }
+params: { region: east, day: "1" }"#,
+    ));
+    let argv = |given: &Params| {
+        manifest.argv(&FireContext {
+            fire_time: WallMs(0),
+            nominal: &[],
+            shard: 0,
+            shards: 1,
+            params: given,
+        })
+    };
+    let given = |pairs: &[(&str, &str)]| -> Params {
+        let owned = pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        owned.collect()
+    };
+    assert_eq!(argv(&Params::new()), ["/bin/x", "east", "1east"]);
+    assert_eq!(
+        argv(&given(&[("region", "{job} $HOME")])),
+        ["/bin/x", "{job} $HOME", "1{job} $HOME"]
+    );
+    assert_eq!(
+        manifest.judge_params(&given(&[("day", ""), ("region", "a\nb")])),
+        Ok(())
+    );
+    let long = "x".repeat(1001);
+    for (name, value, expected) in [
+        (
+            "regoin",
+            "x",
+            "there is no parameter `regoin`; did you mean `region`? known are day, region",
+        ),
+        (
+            "zone",
+            "x",
+            "there is no parameter `zone`; known are day, region",
+        ),
+        (
+            "region",
+            "a\0b",
+            "the parameter `region` has a control character; leave it out: a terminal or a log may obey it, and NUL ends an argument",
+        ),
+        (
+            "region",
+            &long,
+            "the parameter `region` has 1001 bytes; write at most 1000; put long input into a file and name the file",
+        ),
+    ] {
+        let refused = manifest.judge_params(&given(&[(name, value)]));
+        assert_eq!(refused.unwrap_err().to_string(), expected);
+    }
+    let none = one(LEAST).judge_params(&given(&[("region", "x")]));
+    assert_eq!(
+        none.unwrap_err().to_string(),
+        "there is no parameter `region`; the job's manifest has none"
+    );
 }
 
 #[test]
@@ -150,6 +306,8 @@ shards: 4"#,
         fire_time,
         nominal: &nominal,
         shard: 3,
+        shards: 4,
+        params: &Params::new(),
     };
     assert_eq!(
         manifest.argv(&scheduled),
@@ -193,6 +351,8 @@ fn any_fire_time_gives_a_command_line() {
             fire_time: WallMs(ms),
             nominal: &["soon".to_owned()],
             shard: 0,
+            shards: 1,
+            params: &Params::new(),
         };
         assert_eq!(manifest.argv(&fire).len(), 2);
     }
@@ -206,6 +366,6 @@ fn the_example_is_a_manifest() {
     );
     let manifest = one(&std::fs::read_to_string(path).unwrap());
     assert_eq!(manifest.name.as_str(), "demo/baseline");
-    assert_eq!(manifest.shards, 12);
+    assert_eq!(manifest.shards, Shards::Fixed(12));
     assert_eq!(Manifest::from_json(&manifest.to_json()).unwrap(), manifest);
 }

@@ -50,9 +50,11 @@ fn with(field: &str, line: &str) -> String {
     kept.join("\n")
 }
 
-/// A manifest with the line of one field replaced in its place.
+/// A manifest with the line of one field replaced in its place, or added where it has none.
 fn edited(yaml: &str, field: &str, line: &str) -> String {
     let is_field = |kept: &&str| kept.starts_with(&format!("{field}:"));
-    let kept = yaml.lines().find(is_field).unwrap();
-    yaml.replacen(kept, line, 1)
+    match yaml.lines().find(is_field) {
+        Some(kept) => yaml.replacen(kept, line, 1),
+        None => format!("{yaml}\n{line}\n"),
+    }
 }

@@ -153,7 +153,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[
             "11:3: run.image: there is no such field; leave it out: Matins starts a program that is on the host, `run: { exec: [...] }`",
             "12:3: run.command: there is no such field; write `exec: [\"/bin/x\"]`",
-            "13:3: run.env: there is no such field; leave it out: an attempt's environment is the same for all; give values as arguments in `run.exec`",
+            "13:3: run.env: there is no such field; leave it out: an attempt's environment is the same for all; give values as arguments in `run.exec`, and what a run by hand may change as `params: { region: east }`",
         ],
     ),
     // A user by its number.
@@ -171,7 +171,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         ],
         &[
             "6:1: startingDeadlineSeconds: there is no such field; write `misfire: { within: 2h }` for a fire that still helps that late, `misfire: { policy: run_now }` or `misfire: { policy: skip }`",
-            "7:1: concurrencyPolicy: there is no such field; write `overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits)",
+            "7:1: concurrencyPolicy: there is no such field; write `overlap: forbid` (a fire during a run is skipped), `overlap: queue` (it waits), `overlap: replace` (the run is cancelled for it) or `overlap: allow` (both run)",
         ],
     ),
     // From Airflow: its words.
@@ -183,18 +183,44 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[
             "3:1: retries: there is no such field; write `retry: { at_most: 3, backoff: [1m] }`: up to 3 further attempts, a minute apart; 0 for none",
             "4:1: retry_delay: there is no such field; write `retry: { backoff: [1m, 5m, 30m] }`",
-            "5:1: depends_on_past: there is no such field; leave it out: this version of Matins does not wait for success; `overlap: queue` waits for the run before to end",
+            "5:1: depends_on_past: there is no such field; write `previous: succeeded`: a fire then waits until the job's own fire before has succeeded",
         ],
     ),
     // What the design has and this version has not.
     (
+        &[("owner", "owner: demo\nalert: { late_by: 5m }")],
+        &[
+            "4:1: alert: is not acted on by this version of Matins, which therefore refuses it; leave it out; what needs a person is in `matins get alerts`",
+        ],
+    ),
+    // Order between jobs, hosts and values, in other programs' words.
+    (
+        &[
+            (
+                "owner",
+                "owner: demo\ndepends_on: [import]\nqueue: big\npool: db\nparameters: { region: east }\ncatchup: false\npriority_weight: 5\nlabels: [jdk17]",
+            ),
+            ("misfire", ""),
+        ],
+        &[
+            "4:1: depends_on: there is no such field; write `after: [{ job: settlement/import, match: same_date }]`: a fire then waits until the other job's run of the same day has succeeded",
+            "5:1: queue: there is no such field; write `needs: { labels: [jdk17] }`: hosts whose agents have these labels take it, any host where there are none",
+            "6:1: pool: there is no such field; write `needs: { uses: { ledger-db: 1 } }`: units of something that all jobs share, given with `matins resource set ledger-db 16`",
+            "7:1: parameters: there is no such field; write `params: { region: east }`, and `{params.region}` in `run.exec`",
+            "8:1: catchup: there is no such field; write `misfire: { policy: run_now }`, and `catch_up: { at_most: 3 }` where more than the newest late fire is to run; or `misfire: { policy: skip }` for none",
+            "9:1: priority_weight: there is no such field; write `priority: 80`: from 0 to 100, the higher number goes first, and 50 is that of a job which says nothing",
+            "10:1: labels: is not a field of the manifest itself; it stands in `needs`: indent it below that, or write `needs: { labels: ... }`",
+        ],
+    ),
+    // A CronJob that is suspended, an xxl-job's way with a run before.
+    (
         &[(
-            "owner",
-            "owner: demo\ncatch_up: { at_most: 3, window: 3d }\nprevious: succeeded",
+            "overlap",
+            "suspend: true\nexecutorBlockStrategy: SERIAL_EXECUTION",
         )],
         &[
-            "4:1: catch_up: is not acted on by this version of Matins, which therefore refuses it; leave it out; of the fires that an outage left out, `misfire` runs the newest or none",
-            "5:1: previous: is not acted on by this version of Matins, which therefore refuses it; leave it out; `overlap: queue` waits for the run before to end, however it ends",
+            "7:1: suspend: there is no such field; write `begins: paused` for a job that is to be created so; one that exists is paused and resumed with `matins pause` and `matins resume`",
+            "8:1: executorBlockStrategy: there is no such field; write `overlap: forbid` (a fire during a run is skipped), `overlap: queue` (it waits), `overlap: replace` (the run is cancelled for it) or `overlap: allow` (both run)",
         ],
     ),
     // A policy as one word.
@@ -301,7 +327,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[
             "9:10: timeout: `900` has no unit; write for example 900s",
             "11:1: a tab indents this line; indent with spaces: YAML does not allow tabs there",
-            "11:19: run.exec[1]: there is no placeholder `{yesterday}`; did you mean `{fire_date-1d}`, the day before the fire? known are `{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`; for a brace itself write it twice, `{{`",
+            "11:19: run.exec[1]: there is no placeholder `{yesterday}`; did you mean `{fire_date-1d}`, the day before the fire? known are `{job}`, `{fire_time}`, `{fire_date}`, `{fire_date-1d}`, `{fire_date+1d}`, `{nominal_time}`, `{shard}`, `{shards}`, `{timezone}`, `{params.NAME}`; for a brace itself write it twice, `{{`",
         ],
     ),
     // A command by its name elsewhere: the remedy is its own text.
@@ -322,7 +348,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
     (
         &[("overlap", "overlap:")],
         &[
-            "7:8: overlap: has no value; write `overlap: forbid` (a fire during a run is skipped) or `overlap: queue` (it waits): only you know whether two runs that follow each other do the work of one",
+            "7:8: overlap: has no value; write `overlap: forbid` (a fire during a run is skipped), `overlap: queue` (it waits), `overlap: replace` (the run is cancelled for it) or `overlap: allow` (both run): only you know whether two runs that follow each other do the work of one, and whether two at once do harm",
         ],
     ),
 ];

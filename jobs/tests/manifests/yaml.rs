@@ -147,7 +147,7 @@ fn plain_words_mean_what_they_say_or_nothing() {
         ),
         (
             "overlap: no",
-            "overlap: `no` is not known; write `forbid` (a fire during a run is skipped), `queue` (a fire during a run waits for its end)",
+            "overlap: `no` is not known; here that is `forbid` (a fire during a run is skipped)",
         ),
         (
             "repeatable: { safe: off }",
@@ -167,11 +167,11 @@ fn plain_words_mean_what_they_say_or_nothing() {
         ),
         (
             "12: b",
-            "12: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
+            "12: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, catch_up, overlap, serial, previous, after, expected_duration, timeout, start_deadline, shards, retry, takeover_after, needs, priority, limits, params, begins, run",
         ),
         (
             "true: b",
-            "true: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, overlap, expected_duration, timeout, start_deadline, shards, retry, takeover_after, limits, run",
+            "true: there is no such field; leave it out; known here are name, renamed_from, purpose, owner, repeatable, schedule, misfire, catch_up, overlap, serial, previous, after, expected_duration, timeout, start_deadline, shards, retry, takeover_after, needs, priority, limits, params, begins, run",
         ),
         (
             "owner: !!python/object/apply:os.system [ls]",

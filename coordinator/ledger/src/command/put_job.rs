@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use jobs::Manifest;
+use jobs::{Manifest, Shards};
 use protocol::{JobName, Rule, WallMs};
 use serde::{Deserialize, Serialize};
 
@@ -48,11 +48,13 @@ pub(crate) enum PutCase {
 
 impl PutJob {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        if self.manifest.shards == 0 || self.manifest.shards > SHARDS_MAX {
-            return Err(malformed(format!(
-                "{} shards: a job has 1 to {SHARDS_MAX}",
-                self.manifest.shards
-            )));
+        match self.manifest.shards {
+            Shards::Fixed(1..=SHARDS_MAX) => {}
+            shards => {
+                return Err(malformed(format!(
+                    "{shards:?}: a job has 1 to {SHARDS_MAX} shards"
+                )));
+            }
         }
         let case = self.case(context)?;
         if let PutCase::Change(job) = &case
@@ -526,7 +528,7 @@ mod tests {
         for shards in [0, 10_001, u32::MAX] {
             let mut bed = Bed::new();
             let mut put = put("t/a", "", 0);
-            put.manifest.shards = shards;
+            put.manifest.shards = Shards::Fixed(shards);
             assert!(matches!(bed.refused(put), Refusal::Malformed { .. }));
         }
     }

@@ -255,7 +255,8 @@ fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
 impl Policy {
     pub(crate) fn of(manifest: &Manifest) -> Policy {
         Policy {
-            shards: manifest.shards,
+            // A put refuses what nobody has computed.
+            shards: manifest.shards.fixed().unwrap_or(0),
             overlap: manifest.overlap,
             safe: manifest.safe,
             retry_at_most: manifest.retry_at_most,

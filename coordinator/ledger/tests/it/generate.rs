@@ -244,7 +244,7 @@ fn put_job(c: &mut Choices, set: &WorkingSet) -> PutJob {
         manifest.renamed_from = Some(c.pick(&NAMES).parse().unwrap());
     }
     if c.one_in(16) {
-        manifest.shards = c.pick(&[0, u32::MAX]);
+        manifest.shards = jobs::Shards::Fixed(c.pick(&[0, u32::MAX]));
     }
     let known = |name: &str| set.jobs.values().find(|job| job.name.as_str() == name);
     let before = manifest
