@@ -8,9 +8,10 @@ mod clock;
 mod coordinator_link;
 mod data_directory;
 mod lock;
+mod noop;
 mod output;
 mod run;
 pub mod supervisor;
 mod supervisor_link;
 
-pub use run::{Error, Options, run};
+pub use run::{Error, Options, Work, run};

@@ -29,6 +29,7 @@ use crate::backoff::Backoff;
 use crate::clock;
 use crate::data_directory::DataDirectory;
 use crate::lock::{self, Refused, of_process};
+use crate::noop::Noop;
 use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
 use crate::{coordinator_link, supervisor, supervisor_link};
@@ -74,6 +75,17 @@ pub struct Options {
     /// All output on this host takes at most so much; `None`: 5 GiB, or a tenth of the disk if
     /// that is less.
     pub output_bytes_total: Option<u64>,
+    /// What becomes of what the coordinator has started.
+    pub work: Work,
+}
+
+/// What an agent does with its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Its supervisor runs it.
+    Run,
+    /// Nothing is run and every attempt succeeds, for benchmarks of what is around a process.
+    Pretend,
 }
 
 /// Why an agent could not start, or could not go on.
@@ -158,12 +170,19 @@ struct Shell {
     core: Agent,
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
-    requests: Option<mpsc::Sender<Request>>,
+    runner: Runner,
     connections: BTreeMap<ConnectionId, Open>,
     line: Arc<coordinator_link::Line>,
     redial: Redial,
     session: Option<SessionId>,
     tails: Tails,
+}
+
+/// Who carries out what the core asks of a supervisor.
+enum Runner {
+    /// The line to it, while there is one.
+    Supervisor(Option<mpsc::Sender<Request>>),
+    Noop(Noop),
 }
 
 struct Open {
@@ -194,6 +213,7 @@ impl Shell {
             output_bytes_max,
             output_age,
             output_bytes_total,
+            work,
         } = options;
         if !(1..=SLOTS_MAX).contains(&slots) {
             return Err(Error::Slots { slots });
@@ -217,8 +237,14 @@ impl Shell {
         tracing::info!(agent = %name.name, slots, coordinator, "the agent starts");
 
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
-        let socket = supervisor::socket_path(&supervisor_directory);
-        tokio::spawn(supervisor_link::run(socket, sender.clone()));
+        let runner = match work {
+            Work::Run => {
+                let socket = supervisor::socket_path(&supervisor_directory);
+                tokio::spawn(supervisor_link::run(socket, sender.clone()));
+                Runner::Supervisor(None)
+            }
+            Work::Pretend => Runner::Noop(Noop::new(Incarnation(incarnation))),
+        };
         let bounds = Bounds {
             age: output_age,
             total_bytes: output_bytes_total,
@@ -238,7 +264,7 @@ impl Shell {
             core: Agent::new(config, Rules::all()),
             inputs,
             sender: sender.clone(),
-            requests: None,
+            runner,
             connections: BTreeMap::new(),
             line: Arc::new(coordinator_link::Line {
                 dialer,
@@ -267,6 +293,10 @@ impl Shell {
         };
         let mut terminate = hear(SignalKind::terminate())?;
         let mut interrupt = hear(SignalKind::interrupt())?;
+        if let Runner::Noop(noop) = &self.runner {
+            let table = noop.table();
+            self.core.handle_supervisor_up(table, clock::now());
+        }
         // The first dial does not wait.
         self.dial(Duration::ZERO);
         loop {
@@ -329,11 +359,11 @@ impl Shell {
                     attempts = table.attempts.len(),
                     "the supervisor answers"
                 );
-                self.requests = Some(requests);
+                self.runner = Runner::Supervisor(Some(requests));
                 self.core.handle_supervisor_up(table, now);
             }
             Input::SupervisorDown => {
-                self.requests = None;
+                self.runner = Runner::Supervisor(None);
                 self.core.handle_supervisor_down(now);
             }
             Input::Supervisor(event) => self.core.handle_supervisor(event, now),
@@ -438,12 +468,22 @@ impl Shell {
         if let Request::Kill { token, cause } = &request {
             tracing::warn!(%token, ?cause, "killing an attempt");
         }
-        let sent = self.requests.as_ref().map(|r| r.try_send(request).is_ok());
+        let now = clock::now();
+        let requests = match &mut self.runner {
+            Runner::Supervisor(requests) => requests,
+            Runner::Noop(noop) => {
+                if let Some(event) = noop.answer(request, now.wall) {
+                    self.core.handle_supervisor(event, now);
+                }
+                return;
+            }
+        };
+        let sent = requests.as_ref().map(|r| r.try_send(request).is_ok());
         if sent != Some(true) {
             // Giving the queue up makes the link's task close the line and dial again; the table
             // it comes back with tells what was and what was not read.
-            self.requests = None;
-            self.core.handle_supervisor_down(clock::now());
+            *requests = None;
+            self.core.handle_supervisor_down(now);
         }
     }
 

@@ -51,6 +51,11 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         output_bytes_max: options.output_per_attempt,
         output_age: options.output_age,
         output_bytes_total: options.output_total,
+        work: if options.pretend_for_bench {
+            agent::Work::Pretend
+        } else {
+            agent::Work::Run
+        },
     };
     block_on(&what, agent::run(options))
 }

@@ -19,7 +19,8 @@ use serde::Serialize;
 use crate::token::{ApiToken, TokenError};
 
 const LOCK_FILE: &str = "lock";
-const LEDGER_FILE: &str = "ledger.db";
+/// The ledger, in the data directory of a coordinator.
+pub const LEDGER_FILE: &str = "ledger.db";
 const TOKEN_FILE: &str = "api-token";
 const API_FILE: &str = "api.json";
 

@@ -32,7 +32,7 @@ mod roster;
 mod run;
 mod token;
 
-pub use data_dir::DataDirError;
+pub use data_dir::{DataDirError, LEDGER_FILE};
 pub use exit::{DEPOSED, LEDGER_FAILED};
 pub use run::{CoordinatorError, Options, run, run_until};
 pub use token::TokenError;

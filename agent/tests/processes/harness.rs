@@ -57,6 +57,7 @@ pub(crate) fn become_what_was_asked_for() {
             output_bytes_max: OUTPUT_BYTES_MAX,
             output_age: DurationMs::from_secs(3600),
             output_bytes_total: None,
+            work: agent::Work::Run,
         };
         tokio::runtime::Builder::new_current_thread()
             .enable_all()

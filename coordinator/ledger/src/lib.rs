@@ -19,6 +19,7 @@ mod apply;
 mod codes;
 pub mod command;
 mod decisions;
+mod lease_times;
 mod meta;
 mod outcome;
 mod overlap;
@@ -35,6 +36,7 @@ mod working_set;
 
 pub use answers::{ROWS_MAX, RunFilter};
 pub use command::{Command, Proposal};
+pub use lease_times::LeaseTimes;
 pub use outcome::{Change, Done, Outcome, Owed, PutKind, Refusal};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};

@@ -9,6 +9,7 @@ use protocol::{JobName, RunId, WallMs, api};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::answers::{Answers, RunFilter};
+use crate::lease_times::{self, LeaseTimes};
 use crate::outcome::Refusal;
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
@@ -132,6 +133,17 @@ impl Reader {
     /// Alerts, newest first, at most [`ROWS_MAX`](crate::ROWS_MAX).
     pub fn alerts(&self, limit: u32) -> Result<Vec<api::Alert>, ReaderError> {
         self.answer("listing alerts", |answers| answers.alerts(limit))
+    }
+
+    /// When the leases were granted, told and ended that ended in [`from`, `until`).
+    pub fn leases_ended(
+        &self,
+        from: WallMs,
+        until: WallMs,
+    ) -> Result<Vec<LeaseTimes>, ReaderError> {
+        self.answer("reading leases", |answers| {
+            lease_times::ended(answers.conn, from, until)
+        })
     }
 
     /// Answers from one moment of the ledger, within the budget.

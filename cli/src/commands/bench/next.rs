@@ -1,5 +1,4 @@
-//! `matins bench`: what this machine carries. Nothing here is a test; a figure is as good as the
-//! quiet around it.
+//! Next fires of usual schedules, and manifests parsed, on one core.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use protocol::WallMs;
 use serde_json::json;
 
-use crate::args::{Bench, Text};
+use crate::args::Text;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use crate::text::Table;
@@ -41,13 +40,7 @@ const MANIFESTS: usize = 100_000;
 /// 2026-01-01T00:00:00Z.
 const START: WallMs = WallMs(1_767_225_600_000);
 
-pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
-    match what {
-        Bench::Next { output } => next(*output),
-    }
-}
-
-fn next(output: Text) -> Result<(), Failure> {
+pub(super) fn next(output: Text) -> Result<(), Failure> {
     let schedules = SCHEDULES.map(|(dialect, cron, timezone)| schedule(dialect, cron, timezone));
     let fires = measure(|| next_fires(&schedules))?;
     let manifests: Vec<String> = (0..MANIFESTS).map(manifest).collect();

@@ -1,0 +1,398 @@
+//! A Matins for one measurement: everything below one directory, on the disk that is measured.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use jobs::Manifest;
+use ledger::command::{ManualRun, PutJob};
+use ledger::{Done, Proposal, Reader, Store};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::unistd::Pid;
+use protocol::api::Agent;
+use protocol::{DurationMs, Rules};
+use transport::Role;
+use transport::ca::{self, CA_LIFETIME, Validity};
+
+use super::cost;
+use crate::client::{API_FILE, Client};
+use crate::clock;
+use crate::commands::ca::{issue, of_ca};
+use crate::failure::{Failure, chain};
+
+/// Prefix of the directories of measurements; the process that made one follows.
+const PREFIX: &str = "matins-bench-";
+
+/// Commands in one batch where the ledger is filled.
+const BATCH: usize = 4096;
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What agents do with their work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Run,
+    Pretend,
+}
+
+pub(super) struct Site {
+    root: PathBuf,
+    agents_address: SocketAddr,
+    parts: Vec<Part>,
+}
+
+/// A process of it.
+struct Part {
+    name: String,
+    child: Child,
+}
+
+/// Processor time that a site has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cpu {
+    pub(super) coordinator_s: f64,
+    pub(super) agents_s: f64,
+}
+
+impl Site {
+    /// Makes the directory, an authority, and identities for a coordinator and so many agents.
+    pub(super) fn prepare(dir: &Path, agents: u32) -> Result<Site, Failure> {
+        let failed = |error: io::Error| failed(dir, &error);
+        refuse_memory(dir)?;
+        remove_leftovers(dir).map_err(failed)?;
+        let dir = fs::canonicalize(dir).map_err(failed)?;
+        let root = dir.join(format!("{PREFIX}{}", std::process::id()));
+        for path in [root.clone(), root.join("coordinator")] {
+            let made = DirBuilder::new().mode(0o700).create(path);
+            made.map_err(failed)?;
+        }
+        // Taken by nobody now; the coordinator says so should that change.
+        let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
+        let site = Site {
+            root,
+            agents_address: free.map_err(failed)?,
+            parts: Vec::new(),
+        };
+        site.issue_identities(agents)?;
+        Ok(site)
+    }
+
+    fn issue_identities(&self, agents: u32) -> Result<(), Failure> {
+        let authority = self.root.join("ca");
+        let cluster = "bench".parse().expect("`bench` is a name");
+        let validity = Validity {
+            now: clock::now(),
+            lifetime: CA_LIFETIME,
+        };
+        ca::create(&authority, &cluster, validity)
+            .map_err(|error| of_ca("making an authority".to_owned(), &error))?;
+        let coordinator = "coordinator".parse().expect("`coordinator` is a name");
+        let out = self.identity("coordinator");
+        issue(&authority, Role::Coordinator, &coordinator, &out)?;
+        for host in (1..=agents).map(host) {
+            let name = host.parse().expect("`host-` and a number is a name");
+            issue(&authority, Role::Agent, &name, &self.identity(&host))?;
+        }
+        Ok(())
+    }
+
+    /// Puts jobs into the ledger, and for each so many manual runs behind each other. To be called
+    /// before the coordinator is started.
+    pub(super) fn fill(&self, manifests: Vec<Manifest>, runs_each: u32) -> Result<(), Failure> {
+        let unfilled = |error: &dyn std::error::Error| {
+            Failure::of_error("filling the ledger", error, "see the error, and try again")
+        };
+        let mut store =
+            Store::open(&self.ledger(), Rules::all()).map_err(|error| unfilled(&error))?;
+        let mut jobs = Vec::with_capacity(manifests.len());
+        let puts = manifests.into_iter().map(|manifest| {
+            ledger::Command::PutJob(PutJob {
+                manifest,
+                cut_over: clock::now(),
+                settle: None,
+                by: "bench".to_owned(),
+            })
+        });
+        propose(&mut store, puts, |done| {
+            if let Done::JobPut { job_id, .. } = done {
+                jobs.push(job_id);
+            }
+        })?;
+        let rounds = (0..runs_each).flat_map(|_| jobs.iter());
+        let runs = rounds.map(|&job_id| {
+            ledger::Command::ManualRun(ManualRun {
+                job_id,
+                instant: None,
+                nominal: Vec::new(),
+                start_deadline: Some(DurationMs::from_secs(3600)),
+                by: "bench".to_owned(),
+                reason: "to be measured".to_owned(),
+            })
+        });
+        propose(&mut store, runs, drop)
+    }
+
+    /// Starts the coordinator and waits until it leads; answers how long that took.
+    pub(super) fn start_coordinator(&mut self) -> Result<Duration, Failure> {
+        let begun = Instant::now();
+        let data = self.root.join("coordinator");
+        let arguments = [
+            "coordinator".to_owned(),
+            format!("--data={}", data.display()),
+            format!("--identity={}", self.identity("coordinator").display()),
+            format!("--agents-listen={}", self.agents_address),
+            "--api-listen=127.0.0.1:0".to_owned(),
+            "--node=bench".to_owned(),
+        ];
+        self.start("coordinator", &arguments)?;
+        // It leaves its address there when it leads.
+        self.wait_for("a coordinator that leads", |_| {
+            Ok(data.join(API_FILE).exists())
+        })?;
+        Ok(begun.elapsed())
+    }
+
+    /// Starts agents, with supervisors where they run their work, and waits until all have
+    /// attached.
+    pub(super) fn start_agents(
+        &mut self,
+        count: u32,
+        slots: u32,
+        work: Work,
+    ) -> Result<(), Failure> {
+        for host in (1..=count).map(host) {
+            let supervisor = self.root.join(format!("{host}-supervisor"));
+            let mut arguments = vec![
+                "agent".to_owned(),
+                format!("--data={}", self.root.join(&host).display()),
+                format!("--identity={}", self.identity(&host).display()),
+                format!("--coordinator={}", self.agents_address),
+                format!("--supervisor={}", supervisor.display()),
+                format!("--slots={slots}"),
+            ];
+            match work {
+                Work::Run => {
+                    let arguments = [
+                        "supervisor".to_owned(),
+                        format!("--dir={}", supervisor.display()),
+                    ];
+                    self.start(&format!("{host}-supervisor"), &arguments)?;
+                }
+                Work::Pretend => arguments.push("--pretend-for-bench".to_owned()),
+            }
+            self.start(&host, &arguments)?;
+        }
+        let client = self.client()?;
+        self.wait_for("agents that have attached", |_| {
+            let agents: Vec<Agent> = client.get("/api/v1/agents", &[])?;
+            let ready = agents.iter().filter(|agent| agent.state == "ready");
+            Ok(ready.count() == count as usize)
+        })
+    }
+
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Client::of_data(&self.root.join("coordinator"))
+    }
+
+    /// Opens the ledger to read, running or not.
+    pub(super) fn read(&self) -> Result<Reader, Failure> {
+        let path = self.ledger();
+        Reader::open(&path).map_err(|error| {
+            Failure::of_error("reading the ledger", &error, "see the error, and try again")
+        })
+    }
+
+    pub(super) fn cpu(&self) -> Cpu {
+        let mut cpu = Cpu::default();
+        for part in &self.parts {
+            let used = cost::cpu_s(part.child.id()).unwrap_or(0.0);
+            if part.name == "coordinator" {
+                cpu.coordinator_s += used;
+            } else {
+                cpu.agents_s += used;
+            }
+        }
+        cpu
+    }
+
+    /// Ends every process, the coordinator last, so that what it was told is written.
+    pub(super) fn stop(&mut self) {
+        while let Some(mut part) = self.parts.pop() {
+            end(&mut part.child);
+        }
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.root.join("coordinator").join(coordinator::LEDGER_FILE)
+    }
+
+    fn identity(&self, of: &str) -> PathBuf {
+        self.root.join("identities").join(of)
+    }
+
+    fn log(&self, of: &str) -> PathBuf {
+        self.root.join(format!("{of}.log"))
+    }
+
+    fn start(&mut self, name: &str, arguments: &[String]) -> Result<(), Failure> {
+        let start = || {
+            let log = OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(self.log(name))?;
+            Command::new(std::env::current_exe()?)
+                .args(arguments)
+                .arg(format!("--parent-pid={}", std::process::id()))
+                .env_remove("MATINS_LOG")
+                .stdin(Stdio::null())
+                .stdout(log.try_clone()?)
+                .stderr(log)
+                .process_group(0)
+                .spawn()
+        };
+        let child = start().map_err(|error| failed(&self.root, &error))?;
+        self.parts.push(Part {
+            name: name.to_owned(),
+            child,
+        });
+        Ok(())
+    }
+
+    /// Waits for something, as long as no process has died.
+    fn wait_for(
+        &mut self,
+        what: &str,
+        is_there: impl Fn(&Site) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        while !is_there(self)? {
+            self.check_alive()?;
+            if begun.elapsed() > START_LIMIT {
+                return Err(Failure::failed(
+                    format!("waiting for {what}"),
+                    format!("there is none after {} s", START_LIMIT.as_secs()),
+                    "try again when this machine has less to do",
+                ));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// An error where a process has ended by itself, with the end of what it said.
+    pub(super) fn check_alive(&mut self) -> Result<(), Failure> {
+        for part in &mut self.parts {
+            if let Ok(Some(status)) = part.child.try_wait() {
+                let log = self.root.join(format!("{}.log", part.name));
+                let said = fs::read_to_string(log).unwrap_or_default();
+                let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+                return Err(Failure::failed(
+                    format!("measuring with {}", part.name),
+                    format!("it ended by itself ({status}): {last}"),
+                    "correct that, and measure again",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop();
+        // The next measurement looks for it.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn host(n: u32) -> String {
+    format!("host-{n}")
+}
+
+fn propose(
+    store: &mut Store,
+    commands: impl Iterator<Item = ledger::Command>,
+    mut take: impl FnMut(Done),
+) -> Result<(), Failure> {
+    let unfilled =
+        |why: String| Failure::failed("filling the ledger", why, "see the error, and try again");
+    let mut commands = commands.map(|command| Proposal {
+        epoch: None,
+        at: clock::now(),
+        command,
+    });
+    loop {
+        let batch: Vec<Proposal> = commands.by_ref().take(BATCH).collect();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let outcomes = store.propose(&batch);
+        for outcome in outcomes.map_err(|error| unfilled(chain(&error)))? {
+            take(
+                outcome
+                    .result
+                    .map_err(|refusal| unfilled(refusal.to_string()))?,
+            );
+        }
+    }
+}
+
+/// What is written to memory says nothing of a disk.
+fn refuse_memory(dir: &Path) -> Result<(), Failure> {
+    let found = statfs(dir).map_err(|errno| failed(dir, &errno.into()))?;
+    if found.filesystem_type() != TMPFS_MAGIC {
+        return Ok(());
+    }
+    Err(Failure::bad_input(
+        format!("measuring in {}", dir.display()),
+        "it is kept in memory, and a ledger has to be on a disk",
+        "name a directory on the disk that is to hold the ledger with --dir",
+    ))
+}
+
+/// Removes what measurements that were killed have left behind.
+fn remove_leftovers(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else {
+            continue;
+        };
+        if kill(Pid::from_raw(pid), None).is_err() {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn end(child: &mut Child) {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    // It can only have died in between, and then the wait says so.
+    let _ = kill(pid, Signal::SIGTERM);
+    let begun = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) {
+        if begun.elapsed() > STOP_LIMIT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn failed(dir: &Path, error: &io::Error) -> Failure {
+    Failure::of_error(
+        format!("measuring in {}", dir.display()),
+        error,
+        "name a directory that you may write to with --dir",
+    )
+}
