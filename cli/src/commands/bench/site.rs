@@ -118,6 +118,7 @@ impl Site {
                 manifest,
                 cut_over: clock::now(),
                 settle: None,
+                expected: None,
                 by: "bench".to_owned(),
             })
         });
