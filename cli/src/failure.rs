@@ -173,6 +173,7 @@ mod tests {
             ("unavailable", Status::Unreachable),
         ] {
             let failure = Failure::from(ErrorBody {
+                request_id: None,
                 kind: kind.to_owned(),
                 what: String::new(),
                 why: String::new(),

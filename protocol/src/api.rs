@@ -4,6 +4,7 @@
 //! every id is text with its prefix, `run-12`.
 
 mod requests;
+mod text;
 
 use std::collections::BTreeMap;
 
@@ -11,16 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptOutcome, Exit, Trigger};
 use crate::output::Stream;
-use crate::time::{WallMs, rfc3339};
-use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token, ids};
+use crate::time::WallMs;
+use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token};
 
 pub use requests::*;
+pub use text::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
 
 /// A job as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Job {
     pub job: JobName,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<JobId>")]
     pub id: JobId,
     pub version: u32,
     /// As the manifest writes it: a cron expression or `@every 10s`.
@@ -29,10 +32,10 @@ pub struct Job {
     pub owner: String,
     pub purpose: String,
     /// Every instant up to this one is settled.
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub fired_through: WallMs,
     /// `null` where the manifest cannot be read.
-    #[serde(with = "rfc3339::option")]
+    #[serde(with = "Rfc3339OrNull")]
     pub next_fire: Option<WallMs>,
     pub last_run: Option<Run>,
     /// Since when, by whom and why nothing of its schedule fires, where a person has paused it.
@@ -43,8 +46,9 @@ pub struct Job {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Paused {
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub at: WallMs,
     pub by: String,
     pub reason: String,
@@ -52,6 +56,7 @@ pub struct Paused {
 
 /// A job with its manifest (canonical JSON), its recent runs and its recorded gaps, newest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobDetail {
     #[serde(flatten)]
     pub job: Job,
@@ -62,10 +67,11 @@ pub struct JobDetail {
 
 /// `count` instants after `from`, up to and including `through`, that have no row each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gap {
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub from: WallMs,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub through: WallMs,
     pub count: u64,
     pub reason: String,
@@ -73,20 +79,21 @@ pub struct Gap {
 
 /// A run with its newest execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Run {
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<RunId>")]
     pub run: RunId,
     pub job: JobName,
     pub version: u32,
     /// `scheduled` or `manual`.
     pub namespace: String,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub fire_time: WallMs,
     pub nominal: Vec<String>,
     pub state: String,
     pub reason: Option<String>,
     pub execution: u32,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<ExecutionId>")]
     pub execution_id: ExecutionId,
     pub trigger: Trigger,
     /// Values that were given for this run instead of the manifest's own.
@@ -98,14 +105,15 @@ pub struct Run {
     pub succeeded: u32,
     pub needs_confirmation: u32,
     pub cancelled: u32,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub admitted_at: WallMs,
-    #[serde(with = "rfc3339::option")]
+    #[serde(with = "Rfc3339OrNull")]
     pub ended_at: Option<WallMs>,
 }
 
 /// A run with everything that happened to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunDetail {
     #[serde(flatten)]
     pub run: Run,
@@ -114,19 +122,21 @@ pub struct RunDetail {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Execution {
     pub execution: u32,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<ExecutionId>")]
     pub id: ExecutionId,
     pub trigger: Trigger,
     /// Who asked for it; `null` for the schedule.
     pub by: Option<String>,
     pub reason: Option<String>,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub admitted_at: WallMs,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shard {
     pub shard: u32,
     pub state: String,
@@ -138,15 +148,16 @@ pub struct Shard {
 
 /// One record of an attempt's output, as `format=json` has it: one object a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputLine {
     /// When it was read, in UTC and to the microsecond.
     pub time: String,
     pub job: JobName,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub fire_time: WallMs,
     pub shard: u32,
     pub attempt: u32,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<Token>")]
     pub token: Token,
     /// `matins` where Matins says something of the output.
     pub stream: Stream,
@@ -163,17 +174,18 @@ pub struct OutputLine {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attempt {
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<Token>")]
     pub token: Token,
     pub execution: u32,
     pub attempt: u32,
     pub agent: AgentName,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub granted_at: WallMs,
-    #[serde(with = "rfc3339::option")]
+    #[serde(with = "Rfc3339OrNull")]
     pub started_at: Option<WallMs>,
-    #[serde(with = "rfc3339::option")]
+    #[serde(with = "Rfc3339OrNull")]
     pub ended_at: Option<WallMs>,
     /// `null` while it lives.
     pub outcome: Option<AttemptOutcome>,
@@ -192,9 +204,10 @@ pub struct Attempt {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Agent {
     pub agent: AgentName,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<AgentId>")]
     pub id: AgentId,
     /// `ready`, `offline`, `cordoned`, `draining`, `quarantined` or `revoked`.
     pub state: String,
@@ -211,6 +224,7 @@ pub struct Agent {
 /// Something that shards share and of which there is only so much, such as the connections of a
 /// database; a manifest asks for units of it under `needs.uses`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resource {
     pub resource: String,
     pub capacity: u32,
@@ -219,14 +233,15 @@ pub struct Resource {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alert {
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<AlertId>")]
     pub id: AlertId,
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub at: WallMs,
     pub kind: String,
     pub job: Option<JobName>,
-    #[serde(with = "ids::text::option")]
+    #[serde(with = "IdOrNull::<RunId>")]
     pub run: Option<RunId>,
     #[serde(default)]
     pub agent: Option<AgentName>,
@@ -235,10 +250,10 @@ pub struct Alert {
     #[serde(default)]
     pub count: u32,
     /// When it was raised last.
-    #[serde(with = "rfc3339::option", default)]
+    #[serde(with = "Rfc3339OrNull", default)]
     pub last_at: Option<WallMs>,
     /// When what it was about was over; `null` while it is open.
-    #[serde(with = "rfc3339::option", default)]
+    #[serde(with = "Rfc3339OrNull", default)]
     pub cleared_at: Option<WallMs>,
     /// The person who cleared it; `null` where that happened by itself.
     #[serde(default)]
@@ -247,12 +262,13 @@ pub struct Alert {
 
 /// `GET /status`: the coordinator that answers, and what it looks after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
     pub node: String,
     /// Of Matins.
     pub version: String,
     /// The reign; `null` while this coordinator does not lead.
-    #[serde(with = "ids::text::option")]
+    #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
     /// `trusted`, or `held` after a step: then nothing fires.
     pub clock: String,
@@ -277,12 +293,17 @@ pub struct Status {
 
 /// Body of every answer that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
-    /// A word for programs: `not_found`, `refused`, `invalid`, `unauthorized`, `unavailable`, and
-    /// `internal` where the coordinator itself is at fault.
+    /// A word for programs: `not_found`, `refused`, `invalid`, `unauthorized`, `unavailable`,
+    /// `changed` (what was expected is no longer so), `throttled` (asked too fast), and `internal`
+    /// where the coordinator itself is at fault.
     pub kind: String,
     /// What was being done, and to what.
     pub what: String,
     pub why: String,
     pub remedy: String,
+    /// By which the coordinator's log knows the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }

@@ -12,12 +12,21 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// Text before the number in an id's display.
+pub trait Prefixed {
+    const PREFIX: &'static str;
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $name(pub i64);
+
+        impl Prefixed for $name {
+            const PREFIX: &'static str = $prefix;
+        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,54 +95,6 @@ pub enum IdError {
     Number { text: String, source: ParseIntError },
 }
 
-/// The displayed form in JSON, for ids that leave the process: `#[serde(with = "ids::text")]`.
-pub mod text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use super::IdError;
-
-    pub fn serialize<T: Display, S: Serializer>(id: &T, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(id)
-    }
-
-    pub fn deserialize<'de, T, D>(d: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err = IdError>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(d)?.parse().map_err(D::Error::custom)
-    }
-
-    /// The same for ids that may be absent (`null`).
-    pub mod option {
-        use super::{Deserialize, Deserializer, Display, Error, FromStr, IdError, Serializer};
-
-        #[allow(clippy::ref_option)] // the signature serde calls
-        pub fn serialize<T: Display, S: Serializer>(
-            id: &Option<T>,
-            s: S,
-        ) -> Result<S::Ok, S::Error> {
-            match id {
-                Some(id) => s.collect_str(id),
-                None => s.serialize_none(),
-            }
-        }
-
-        pub fn deserialize<'de, T, D>(d: D) -> Result<Option<T>, D::Error>
-        where
-            T: FromStr<Err = IdError>,
-            D: Deserializer<'de>,
-        {
-            Option::<String>::deserialize(d)?
-                .map(|text| text.parse().map_err(D::Error::custom))
-                .transpose()
-        }
-    }
-}
-
 /// Bits of the counter below the generation in a position.
 pub const POSITION_COUNTER_BITS: u32 = 33;
 
@@ -158,37 +119,6 @@ mod tests {
             "run-x".parse::<RunId>(),
             Err(IdError::Number { .. })
         ));
-    }
-
-    #[test]
-    fn ids_that_leave_the_process_are_text() {
-        #[derive(Debug, PartialEq, Serialize, Deserialize)]
-        struct Row {
-            #[serde(with = "text")]
-            run: RunId,
-            #[serde(with = "text::option")]
-            of: Option<JobId>,
-        }
-        for (row, json) in [
-            (
-                Row {
-                    run: RunId(12),
-                    of: Some(JobId(3)),
-                },
-                r#"{"run":"run-12","of":"job-3"}"#,
-            ),
-            (
-                Row {
-                    run: RunId(1),
-                    of: None,
-                },
-                r#"{"run":"run-1","of":null}"#,
-            ),
-        ] {
-            assert_eq!(serde_json::to_string(&row).unwrap(), json);
-            assert_eq!(serde_json::from_str::<Row>(json).unwrap(), row);
-        }
-        assert!(serde_json::from_str::<Row>(r#"{"run":12,"of":null}"#).is_err());
     }
 
     #[test]

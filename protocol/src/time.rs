@@ -146,41 +146,6 @@ impl Sub for DurationMs {
     }
 }
 
-/// RFC 3339 text in JSON, for times that leave the process: `#[serde(with = "rfc3339")]`.
-pub mod rfc3339 {
-    use super::WallMs;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(t: &WallMs, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&t.to_rfc3339())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<WallMs, D::Error> {
-        let text = String::deserialize(d)?;
-        WallMs::parse_rfc3339(&text).map_err(D::Error::custom)
-    }
-
-    /// The same for times that may be absent (`null`).
-    pub mod option {
-        use super::WallMs;
-        use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-        #[allow(clippy::ref_option)] // the signature serde calls
-        pub fn serialize<S: Serializer>(t: &Option<WallMs>, s: S) -> Result<S::Ok, S::Error> {
-            match t {
-                Some(t) => super::serialize(t, s),
-                None => s.serialize_none(),
-            }
-        }
-
-        pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<WallMs>, D::Error> {
-            Option::<String>::deserialize(d)?
-                .map(|text| WallMs::parse_rfc3339(&text).map_err(D::Error::custom))
-                .transpose()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

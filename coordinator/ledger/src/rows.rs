@@ -86,6 +86,18 @@ pub enum RunState {
 }
 
 impl RunState {
+    pub const ALL: [RunState; 9] = [
+        RunState::Waiting,
+        RunState::Ready,
+        RunState::Running,
+        RunState::NeedsConfirmation,
+        RunState::Succeeded,
+        RunState::Failed,
+        RunState::Cancelled,
+        RunState::Skipped,
+        RunState::Missed,
+    ];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             RunState::Waiting => "waiting",

@@ -1,7 +1,6 @@
 //! Every answer that is not a success: what, why, and what to do.
 
-use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coordinator_core::RequestError;
 use ledger::Refusal;
@@ -12,7 +11,9 @@ use crate::engine::AskError;
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    body: ErrorBody,
+    body: Box<ErrorBody>,
+    /// Where it is known when to ask again.
+    retry_after_s: Option<u64>,
 }
 
 /// The words for programs, each with the statuses it comes with.
@@ -22,6 +23,8 @@ enum Kind {
     Unauthorized,
     NotFound,
     Refused,
+    Changed,
+    Throttled,
     Unavailable,
     Internal,
 }
@@ -45,6 +48,41 @@ impl ApiError {
             why,
             remedy,
         )
+    }
+
+    /// Something of the request as such, such as its media type, is not taken.
+    pub(crate) fn not_taken(
+        status: StatusCode,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError::new(status, Kind::Invalid, what, why, remedy)
+    }
+
+    /// The client asks too fast; `seconds` until it may ask again.
+    pub(crate) fn throttled(what: impl Into<String>, seconds: u64) -> ApiError {
+        let error = ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            Kind::Throttled,
+            what,
+            "this client asks faster than it is answered; nothing was done",
+            format!("wait {seconds} s (as Retry-After says), and ask less often"),
+        );
+        ApiError {
+            retry_after_s: Some(seconds),
+            ..error
+        }
+    }
+
+    /// What the client has seen is no longer so.
+    pub(crate) fn changed(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        let status = StatusCode::PRECONDITION_FAILED;
+        ApiError::new(status, Kind::Changed, what, why, remedy)
     }
 
     pub(crate) fn wrong_method(what: impl Into<String>, why: impl Into<String>) -> ApiError {
@@ -126,8 +164,14 @@ impl ApiError {
             what: what.into(),
             why: why.into(),
             remedy: remedy.into(),
+            request_id: None,
         };
-        ApiError { status, body }
+        let body = Box::new(body);
+        ApiError {
+            status,
+            body,
+            retry_after_s: None,
+        }
     }
 
     /// What was asked has been done; only what was to be told of it besides could not be found out.
@@ -200,6 +244,9 @@ impl ApiError {
                 ApiError::not_found(what, why, remedy)
             }
             Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
+            Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
+                ApiError::changed(what, why, remedy)
+            }
             Refusal::StaleEpoch { .. } => ApiError::unavailable(what, why, remedy),
             _ => ApiError::refused(what, why, remedy),
         }
@@ -247,15 +294,29 @@ impl Kind {
             Kind::Unauthorized => "unauthorized",
             Kind::NotFound => "not_found",
             Kind::Refused => "refused",
+            Kind::Changed => "changed",
+            Kind::Throttled => "throttled",
             Kind::Unavailable => "unavailable",
             Kind::Internal => "internal",
         }
     }
 }
 
+/// The gate writes the body, since it knows the request's id.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body)).into_response()
+        let mut response = self.status.into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer");
+            let headers = response.headers_mut();
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(seconds) = self.retry_after_s {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(*self.body);
+        response
     }
 }
 
@@ -268,7 +329,7 @@ mod tests {
         let error = ApiError::asking("putting job t/a", &AskError::Silent);
         assert!(error.body.remedy.contains("nothing was changed"));
         let error = error.after_all("it was put as version 3", "look at the job");
-        let ErrorBody { why, remedy, .. } = error.body;
+        let ErrorBody { why, remedy, .. } = *error.body;
         assert!(why.starts_with("it was put as version 3, but"), "{why}");
         assert_eq!(remedy, "look at the job");
     }

@@ -10,6 +10,7 @@ use coordinator_core::{Core, Request};
 use ledger::{Done, RunState, ShardState};
 use protocol::api::{Agent, Alert, RevokeAnswer, RevokeRequest, Status};
 use protocol::{AgentId, Now};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
@@ -20,13 +21,13 @@ use super::jobs::out_of_place;
 const ALERTS_DEFAULT: u32 = 100;
 
 /// Query of `GET /api/v1/alerts`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AlertsQuery {
     limit: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Health {
     status: &'static str,
 }

@@ -16,7 +16,7 @@ use protocol::{JobId, JobName, WallMs};
 
 use super::Api;
 use super::error::{ApiError, LIST_JOBS};
-use super::input::{Entity, JobPath, check_asker};
+use super::input::{Entity, Expected, JobPath, Tagged, check_asker};
 use crate::engine::AskError;
 use crate::narrate::kind_word;
 
@@ -36,7 +36,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Vec<Job>>, ApiEr
 pub(super) async fn show(
     State(api): State<Api>,
     JobPath(name): JobPath,
-) -> Result<Json<JobDetail>, ApiError> {
+) -> Result<Tagged<JobDetail>, ApiError> {
     let what = format!("showing job {name}");
     let wanted = name.clone();
     let read = move |reader: &ledger::Reader| reader.job(&wanted);
@@ -46,22 +46,24 @@ pub(super) async fn show(
     let id = detail.job.id;
     let fires = next_fires(&api, &what, vec![id]).await?;
     detail.job.next_fire = fires.get(&id).copied();
-    Ok(Json(detail))
+    Ok(Tagged(detail.job.version, detail))
 }
 
-/// `PUT /api/v1/jobs/{namespace}/{name}`: creates the job or puts a new version in force.
+/// `PUT /api/v1/jobs/{namespace}/{name}`: creates the job or puts a new version in force; with
+/// `If-Match`, only over the version that its client has seen.
 pub(super) async fn put(
     State(api): State<Api>,
     JobPath(name): JobPath,
+    Expected(expected): Expected,
     Entity(body): Entity<PutJobRequest>,
-) -> Result<Json<PutJobAnswer>, ApiError> {
+) -> Result<Tagged<PutJobAnswer>, ApiError> {
     let what = format!("putting job {name}");
     check_asker(&what, &body.by, None)?;
     let manifest = Arc::new(read_manifest(&what, &name, &body.manifest)?);
     let by = body.by;
     let request = Request::PutJob {
         manifest,
-        expected: None,
+        expected,
         by,
     };
     let done = api.carry_out(&what, request).await?;
@@ -79,13 +81,14 @@ pub(super) async fn put(
             let done = format!("version {version} is in force");
             error.after_all(&done, format!("look at it: `matins describe {name}`"))
         })?;
-    Ok(Json(PutJobAnswer {
+    let answer = PutJobAnswer {
         job: name,
         id: job_id,
         version,
         result: kind_word(kind).to_owned(),
         next_fire: fires.get(&job_id).copied(),
-    }))
+    };
+    Ok(Tagged(version, answer))
 }
 
 /// `POST /api/v1/jobs/{namespace}/{name}/plan`: what a put or a deletion would do now.

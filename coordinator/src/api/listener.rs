@@ -67,6 +67,13 @@ impl Listener for ApiListener {
     }
 }
 
+/// Who is at the other end of a connection.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) patience: Patience,
+}
+
 /// Whether the answer that a connection carries waits for what others write, for as long as they
 /// like. One request at a time is carried out on it.
 #[derive(Clone, Default)]
@@ -92,9 +99,12 @@ impl Drop for Patient {
     }
 }
 
-impl Connected<IncomingStream<'_, ApiListener>> for Patience {
-    fn connect_info(stream: IncomingStream<'_, ApiListener>) -> Patience {
-        stream.io().patience.clone()
+impl Connected<IncomingStream<'_, ApiListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, ApiListener>) -> Peer {
+        Peer {
+            address: *stream.remote_addr(),
+            patience: stream.io().patience.clone(),
+        }
     }
 }
 

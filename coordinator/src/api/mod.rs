@@ -5,25 +5,29 @@
 //! the ledger has committed it. Every answer that is not a success has the same body,
 //! [`protocol::api::ErrorBody`].
 //!
-//! Everything but `/healthz` wants the token, unknown paths included.
+//! What is served stands in [`routes`], where each operation describes itself; [`gate`] is what
+//! every request passes first. Everything but `/healthz` and `/readyz` wants the token, unknown
+//! paths included.
 
+mod describe;
 mod error;
 mod fleet;
+mod gate;
 mod input;
 mod jobs;
 mod listener;
 mod output;
+mod rate;
 mod readers;
+mod routes;
 mod runs;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{Method, Uri, header};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, Uri};
+use axum::middleware;
 use axum::{Router, serve as axum_serve};
 use coordinator_core::Request as Wish;
 use ledger::Done;
@@ -32,12 +36,11 @@ use crate::engine::Engine;
 use crate::roster::Roster;
 use crate::token::ApiToken;
 use error::ApiError;
+use gate::Gate;
 pub(crate) use listener::ApiListener;
-use listener::Patience;
+use listener::Peer;
 pub(crate) use output::OpenOutputs;
 pub(crate) use readers::Readers;
-
-const HEALTH: &str = "/healthz";
 
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
@@ -65,83 +68,29 @@ pub(crate) async fn serve(
     api: Api,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let service = router(api).into_make_service_with_connect_info::<Patience>();
+    let process = getrandom::u32().map_err(std::io::Error::other)?;
+    let service = router(api, process).into_make_service_with_connect_info::<Peer>();
     axum_serve(listener, service)
         .with_graceful_shutdown(stop)
         .await
 }
 
-fn router(api: Api) -> Router {
-    // Not nested: below a nested router a request no longer knows its whole path, by which
-    // answers name it.
-    Router::new()
-        .route(HEALTH, get(fleet::health))
-        .route("/api/v1/jobs", get(jobs::list))
-        .route(
-            "/api/v1/jobs/{namespace}/{name}",
-            get(jobs::show).put(jobs::put).delete(jobs::delete),
-        )
-        .route("/api/v1/jobs/{namespace}/{name}/plan", post(jobs::plan))
-        .route("/api/v1/jobs/{namespace}/{name}/pause", post(jobs::pause))
-        .route("/api/v1/jobs/{namespace}/{name}/resume", post(jobs::resume))
-        .route("/api/v1/jobs/{namespace}/{name}/runs", post(jobs::run))
-        .route("/api/v1/runs", get(runs::list))
-        .route("/api/v1/runs/by-fire-time", get(runs::by_fire_time))
-        .route("/api/v1/runs/{id}", get(runs::show))
-        .route("/api/v1/runs/{id}/rerun", post(runs::rerun))
-        .route("/api/v1/runs/{id}/cancel", post(runs::cancel))
-        .route("/api/v1/runs/{id}/confirm", post(runs::confirm))
-        .route("/api/v1/runs/{id}/shards/{shard}/log", get(output::log))
-        .route("/api/v1/agents", get(fleet::agents))
-        .route("/api/v1/agents/{name}/revoke", post(fleet::revoke))
-        .route("/api/v1/alerts", get(fleet::alerts))
-        .route("/api/v1/status", get(fleet::status))
+fn router(api: Api, process: u32) -> Router {
+    let (router, operations) = routes::routes().into_parts();
+    let gate = Gate::new(Arc::clone(&api.token), process, &operations);
+    router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(input::BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(api.clone(), let_in))
+        .layer(middleware::from_fn_with_state(gate, gate::pass))
         .with_state(api)
-}
-
-async fn let_in(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if request.uri().path() != HEALTH
-        && let Err(why) = authorized(&api.token, &request)
-    {
-        let what = format!("{} {}", request.method(), request.uri().path());
-        let mut response = ApiError::unauthorized(what, why).into_response();
-        let challenge = header::HeaderValue::from_static("Bearer");
-        response
-            .headers_mut()
-            .insert(header::WWW_AUTHENTICATE, challenge);
-        return response;
-    }
-    next.run(request).await
-}
-
-fn authorized(token: &ApiToken, request: &Request) -> Result<(), &'static str> {
-    const SCHEME: &[u8] = b"bearer ";
-    let given = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .ok_or("the request carries no token")?
-        .as_bytes();
-    match given.split_at_checked(SCHEME.len()) {
-        Some((scheme, offered)) if scheme.eq_ignore_ascii_case(SCHEME) => {
-            if token.is(offered) {
-                Ok(())
-            } else {
-                Err("the token is not this coordinator's")
-            }
-        }
-        _ => Err("the Authorization header is not of the form `Bearer TOKEN`"),
-    }
 }
 
 async fn unknown_path(method: Method, uri: Uri) -> ApiError {
     ApiError::not_found(
         format!("{method} {}", uri.path()),
         "there is nothing at this path",
-        "correct the path; everything but /healthz begins with /api/v1/",
+        "correct the path; /api/v1/openapi.json lists all there are",
     )
 }
 

@@ -7,6 +7,7 @@ use ledger::command::{RerunScope, Verdict};
 use ledger::{Done, ROWS_MAX, RunFilter, RunState};
 use protocol::api::{CancelRequest, ConfirmRequest, RerunRequest, Run, RunAnswer, RunDetail};
 use protocol::{JobName, RunId, WallMs};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
@@ -17,10 +18,11 @@ use super::jobs::out_of_place;
 const LIMIT_DEFAULT: u32 = 50;
 
 /// Query of `GET /api/v1/runs`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     job: Option<String>,
+    #[schemars(schema_with = "run_state")]
     state: Option<RunState>,
     after: Option<String>,
     /// Ids with commas between.
@@ -29,11 +31,16 @@ pub(super) struct ListQuery {
 }
 
 /// Query of `GET /api/v1/runs/by-fire-time`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FireQuery {
     job: String,
     fire_time: String,
+}
+
+fn run_state(_: &mut SchemaGenerator) -> Schema {
+    let words: Vec<&str> = RunState::ALL.iter().map(|state| state.as_str()).collect();
+    json_schema!({ "type": "string", "enum": words })
 }
 
 /// `GET /api/v1/runs`: newest first; with `after`, those after it, oldest first.

@@ -1,5 +1,6 @@
 //! A directory with a cluster's certificates and a coordinator's data, and the coordinator in it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ pub(crate) struct Coordinator {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     /// The methods that the path knows, where this one is not among them.
-    pub(crate) allow: Option<String>,
+    pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Value,
 }
 
@@ -137,11 +138,23 @@ impl Coordinator {
         authorization: Option<&str>,
         body: Option<String>,
     ) -> Answer {
+        let authorization = authorization.map(|value| ("authorization", value));
+        let headers: Vec<(&str, &str)> = authorization.into_iter().collect();
+        self.call_with(method, path, &headers, body)
+    }
+
+    pub(crate) fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> Answer {
         let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url));
-        if let Some(authorization) = authorization {
-            request = request.header("authorization", authorization);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         let request = request.body(body.unwrap_or_default()).unwrap();
         let request = self
@@ -151,13 +164,15 @@ impl Coordinator {
             .build();
         let mut answer = self.http.run(request).unwrap();
         let status = answer.status().as_u16();
-        let allow = answer.headers().get("allow");
-        let allow = allow.map(|methods| methods.to_str().unwrap().to_owned());
+        let headers = answer.headers().iter();
+        let headers = headers
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
         let text = answer.body_mut().read_to_string().unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Answer {
             status,
-            allow,
+            headers,
             body,
         }
     }

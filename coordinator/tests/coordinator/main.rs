@@ -7,6 +7,7 @@ mod agent;
 mod agents;
 mod fires;
 mod garbage;
+mod heads;
 mod house;
 mod lifecycle;
 mod outputs;

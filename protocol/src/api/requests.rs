@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::{WallMs, rfc3339};
-use crate::{AgentName, ExecutionId, JobId, JobName, RunId, ids};
+use super::text::{IdText, Rfc3339, Rfc3339OrNull};
+use crate::time::WallMs;
+use crate::{AgentName, ExecutionId, JobId, JobName, RunId};
 
 /// `PUT /jobs/{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PutJobRequest {
     /// The manifest's YAML, one document.
@@ -17,31 +19,35 @@ pub struct PutJobRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PutJobAnswer {
     pub job: JobName,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<JobId>")]
     pub id: JobId,
     pub version: u32,
     /// `created`, `revived`, `changed`, `renamed` or `unchanged`.
     pub result: String,
-    #[serde(with = "rfc3339::option")]
+    #[serde(with = "Rfc3339OrNull")]
     pub next_fire: Option<WallMs>,
 }
 
 /// `DELETE /jobs/{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteJobRequest {
     pub by: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeleteJobAnswer {
     pub job: JobName,
 }
 
 /// `POST /jobs/{namespace}/{name}/plan`: what would be done is asked, and nothing is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PlanRequest {
     /// The manifest that would be put; `null`: the job would be deleted.
@@ -50,6 +56,7 @@ pub struct PlanRequest {
 
 /// What a put or a deletion would do now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobPlan {
     pub job: JobName,
     /// As of [`PutJobAnswer`], or `deleted`.
@@ -59,7 +66,7 @@ pub struct JobPlan {
     /// The version that would be followed, that of a deleted job too.
     pub before: Option<PlannedFrom>,
     /// Instants up to this one stay those of the version before; the new one begins after it.
-    #[serde(with = "rfc3339")]
+    #[serde(with = "Rfc3339")]
     pub cut_over: WallMs,
     /// Runs that are not final: a put leaves them alone, a deletion cancels them.
     pub open_runs: u64,
@@ -68,6 +75,7 @@ pub struct JobPlan {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedFrom {
     /// Its name, where the job would be renamed.
     pub job: JobName,
@@ -78,10 +86,11 @@ pub struct PlannedFrom {
 
 /// `POST /jobs/{namespace}/{name}/runs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// An instant of the past that has no run; `null`: a run of no instant.
-    #[serde(with = "rfc3339::option", default)]
+    #[serde(with = "Rfc3339OrNull", default)]
     pub fire_time: Option<WallMs>,
     /// Values for this run instead of the manifest's own; of parameters that the manifest names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -92,6 +101,7 @@ pub struct RunRequest {
 
 /// `POST /runs/{id}/rerun`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RerunRequest {
     /// `null`: every shard that did not succeed.
@@ -107,6 +117,7 @@ pub struct RerunRequest {
 
 /// `POST /runs/{id}/redo`: all shards are computed anew, those that succeeded too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RedoRequest {
     pub by: String,
@@ -118,11 +129,12 @@ pub struct RedoRequest {
 
 /// Answer to a redo: the new execution of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RedoAnswer {
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<RunId>")]
     pub run: RunId,
     pub execution: u32,
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<ExecutionId>")]
     pub execution_id: ExecutionId,
     pub state: String,
 }
@@ -130,6 +142,7 @@ pub struct RedoAnswer {
 /// `POST /jobs/{namespace}/{name}/pause`: nothing of its schedule fires until it is resumed; runs that
 /// there are go on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
     pub by: String,
@@ -139,6 +152,7 @@ pub struct PauseRequest {
 /// `POST /jobs/{namespace}/{name}/resume`: it fires from now on. What was due meanwhile does not run:
 /// it becomes one gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResumeRequest {
     pub by: String,
@@ -146,6 +160,7 @@ pub struct ResumeRequest {
 
 /// Answer to a pause or a resume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PauseAnswer {
     pub job: JobName,
     pub paused: bool,
@@ -153,12 +168,13 @@ pub struct PauseAnswer {
     pub changed: bool,
     /// Instants that a resume put into the gap.
     pub skipped: u64,
-    #[serde(with = "rfc3339::option")]
+    #[serde(with = "Rfc3339OrNull")]
     pub next_fire: Option<WallMs>,
 }
 
 /// `POST /runs/{id}/cancel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
     pub by: String,
@@ -167,6 +183,7 @@ pub struct CancelRequest {
 
 /// `POST /runs/{id}/confirm`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ConfirmRequest {
     /// `null`: every shard that needs confirmation.
@@ -180,6 +197,7 @@ pub struct ConfirmRequest {
 
 /// `POST /agents/{name}/revoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeRequest {
     pub by: String,
@@ -187,6 +205,7 @@ pub struct RevokeRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RevokeAnswer {
     pub agent: AgentName,
     /// Whether an agent of this name had ever attached.
@@ -195,14 +214,16 @@ pub struct RevokeAnswer {
 
 /// Answer to what was asked of a run: the run as it stands now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunAnswer {
-    #[serde(with = "ids::text")]
+    #[serde(with = "IdText::<RunId>")]
     pub run: RunId,
     pub state: String,
 }
 
 /// `POST /agents/{name}/cordon`: no new work; what runs there goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CordonRequest {
     pub by: String,
@@ -211,6 +232,7 @@ pub struct CordonRequest {
 
 /// `POST /agents/{name}/uncordon`: it gets work again. Ends a drain, and lifts a quarantine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UncordonRequest {
     pub by: String,
@@ -219,6 +241,7 @@ pub struct UncordonRequest {
 /// `POST /agents/{name}/drain`: cordoned until it is uncordoned, and the answer's `leased` falls to 0
 /// when what runs there has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// Interrupt what runs there instead of waiting for its end; it starts elsewhere.
@@ -230,6 +253,7 @@ pub struct DrainRequest {
 
 /// Answer to what was asked of an agent: as it stands now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentAnswer {
     pub agent: AgentName,
     /// As of [`Agent`](super::Agent).
@@ -240,6 +264,7 @@ pub struct AgentAnswer {
 
 /// `PUT /resources/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PutResourceRequest {
     /// How many units all shards that run may hold together. Less than is held now takes nothing
@@ -250,6 +275,7 @@ pub struct PutResourceRequest {
 
 /// `DELETE /resources/{name}`; refused while a job in force uses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteResourceRequest {
     pub by: String,

@@ -4,9 +4,10 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use protocol::api::OutputLine;
 use protocol::output::{Mark, RECORD_BYTES_MAX, Record, Stream};
 use protocol::{JobName, Token, WallMs};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Form {
     /// What the attempt wrote, byte for byte.
@@ -19,6 +20,8 @@ pub(super) enum Form {
 }
 
 impl Form {
+    pub(super) const ALL: [Form; 3] = [Form::Raw, Form::Text, Form::Json];
+
     pub(super) const fn media_type(self) -> &'static str {
         match self {
             Form::Raw => "application/octet-stream",

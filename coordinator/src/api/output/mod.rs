@@ -17,20 +17,23 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use http_body::Frame;
-use protocol::api::{Attempt, RunDetail};
+use protocol::api::{Attempt, OutputLine, RunDetail};
 use protocol::message::{BulkAnswer, BulkRequest};
 use protocol::output::{Stream, Wanted};
 use protocol::{RunId, Token, WallMs};
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use transport::{BulkReceiver, BulkSender, Connection};
 
 use super::Api;
+use super::describe::{Answer, Draft};
 use super::error::ApiError;
 use super::input::{Params, ShardPath, parse};
-use super::listener::{Patience, Patient};
+use super::listener::{Patient, Peer};
 use super::runs::detail;
 use crate::exit::causes;
 use form::{Form, Former, Source};
@@ -47,7 +50,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 const PIECES_WAITING: usize = 4;
 
 /// Query of `GET /api/v1/runs/{id}/shards/{shard}/log`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LogQuery {
     /// Default: the newest attempt.
@@ -65,13 +68,39 @@ pub(super) struct LogQuery {
     format: Form,
 }
 
+/// An output, as it comes.
+pub(super) struct OutputAnswer(Response);
+
+impl IntoResponse for OutputAnswer {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl Answer for OutputAnswer {
+    fn describe(draft: &mut Draft) {
+        for form in Form::ALL {
+            let says = match form {
+                Form::Raw => "What the attempt wrote, byte for byte.",
+                Form::Text => {
+                    "A line for each record: time, job, fire time, shard, stream, content."
+                }
+                Form::Json => "A JSON object for each record, one a line: OutputLine.",
+            };
+            let schema = json!({ "type": "string", "description": says });
+            draft.answers(form.media_type(), schema);
+        }
+        draft.names::<OutputLine>();
+    }
+}
+
 /// `GET /api/v1/runs/{id}/shards/{shard}/log`: what the attempt wrote.
 pub(super) async fn log(
     State(api): State<Api>,
-    ConnectInfo(patience): ConnectInfo<Patience>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
     ShardPath(run, shard): ShardPath,
     Params(query): Params<LogQuery>,
-) -> Result<Response, ApiError> {
+) -> Result<OutputAnswer, ApiError> {
     let what = format!("fetching the output of shard {shard} of {run}");
     let token = query.token.as_deref();
     let token = token.map(|token| parse(&what, token)).transpose()?;
@@ -129,9 +158,9 @@ pub(super) async fn log(
                 follow: query.follow,
                 former: Former::new(query.format, source),
                 place,
-                _patient: query.follow.then(|| patience.begin()),
+                _patient: query.follow.then(|| peer.patience.begin()),
             };
-            Ok(respond(attempt.token, query.format, passage))
+            Ok(OutputAnswer(respond(attempt.token, query.format, passage)))
         }
         BulkAnswer::NotFound { reason } => Err(ApiError::not_found(
             what,

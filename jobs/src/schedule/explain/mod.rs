@@ -33,7 +33,7 @@ pub enum Warning {
     },
     /// In a year the clock goes forward over times that are named.
     ClockForward {
-        #[serde(with = "protocol::time::rfc3339")]
+        #[serde(with = "protocol::api::Rfc3339")]
         at: WallMs,
         /// Local times that do not exist, the first few.
         times: Vec<String>,
@@ -43,7 +43,7 @@ pub enum Warning {
     },
     /// In a year the clock goes back over times that are named.
     ClockBack {
-        #[serde(with = "protocol::time::rfc3339")]
+        #[serde(with = "protocol::api::Rfc3339")]
         at: WallMs,
         /// Local times that come twice, the first few.
         times: Vec<String>,
@@ -81,7 +81,7 @@ pub enum Warning {
     StarForQuestion,
     /// There is a last fire.
     Ends {
-        #[serde(with = "protocol::time::rfc3339")]
+        #[serde(with = "protocol::api::Rfc3339")]
         last: WallMs,
     },
     /// An interval counts from the moment a version of the job is in force.

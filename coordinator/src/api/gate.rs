@@ -1,0 +1,292 @@
+//! What every request passes on its way in, and every answer on its way out.
+//!
+//! In this order, cheapest first: the size of its head, how fast its client asks, the token, and
+//! whether it takes any form that there is. On the way out an answer gets the request's id, and a
+//! refusal its body.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Json;
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use protocol::api::ErrorBody;
+use tracing::Instrument;
+
+use super::describe::{Open, Operation};
+use super::error::ApiError;
+use super::listener::Peer;
+use super::rate::Rates;
+use crate::token::ApiToken;
+
+/// Largest head of a request: its target and its headers. A thousand ids fit into a query.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// Longest id of a request that is taken over from its client.
+const REQUEST_ID_BYTES_MAX: usize = 64;
+
+/// Paths that are asked for by machines at a pace of their own, and cost nothing.
+const UNCOUNTED: &[&str] = &["/healthz", "/readyz", "/metrics"];
+
+#[derive(Clone)]
+pub(super) struct Gate {
+    token: Arc<ApiToken>,
+    rates: Arc<Rates>,
+    served: Arc<Served>,
+    ids: Arc<RequestIds>,
+}
+
+/// By path, as it was registered.
+type Served = BTreeMap<&'static str, Vec<OperationServed>>;
+
+/// Of an operation, what the gate must know.
+struct OperationServed {
+    method: Method,
+    open: Open,
+    media_types: Vec<String>,
+    statuses: Vec<StatusCode>,
+}
+
+/// Ids for requests that bring none: the process's own number, and a count.
+struct RequestIds {
+    process: u32,
+    last: AtomicU64,
+}
+
+impl Gate {
+    /// `process` tells the ids of this process's requests from those of others.
+    pub(super) fn new(token: Arc<ApiToken>, process: u32, operations: &[Operation]) -> Gate {
+        let mut served = Served::new();
+        for operation in operations {
+            let known = OperationServed {
+                method: operation.method.clone(),
+                open: operation.about.open,
+                media_types: operation.media_types(),
+                statuses: operation.statuses(),
+            };
+            served.entry(operation.path).or_default().push(known);
+        }
+        Gate {
+            token,
+            rates: Arc::default(),
+            served: Arc::new(served),
+            ids: Arc::new(RequestIds {
+                process,
+                last: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    fn operation(&self, request: &Request) -> Option<&OperationServed> {
+        let path = request.extensions().get::<MatchedPath>()?.as_str();
+        // Who asks for the head alone is answered by the same handler.
+        let method = match *request.method() {
+            Method::HEAD => &Method::GET,
+            ref method => method,
+        };
+        let of_path = self.served.get(path)?;
+        of_path.iter().find(|operation| operation.method == method)
+    }
+
+    /// Whether the request may go on, and if not, what it is answered.
+    fn admit(
+        &self,
+        peer: &Peer,
+        request: &Request,
+        operation: Option<&OperationServed>,
+    ) -> Result<(), ApiError> {
+        let what = format!("{} {}", request.method(), request.uri().path());
+        let bytes = head_bytes(request);
+        if bytes > HEAD_BYTES_MAX {
+            let why = format!("its head has {bytes} bytes, and {HEAD_BYTES_MAX} are taken");
+            return Err(ApiError::not_taken(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                what,
+                why,
+                "ask with fewer or shorter headers, and for fewer things at a time",
+            ));
+        }
+        if !UNCOUNTED.contains(&request.uri().path())
+            && let Err(wait) = self.rates.take(peer.address.ip())
+        {
+            return Err(ApiError::throttled(what, wait.as_secs() + 1));
+        }
+        let open = operation.is_some_and(|operation| operation.open == Open::ToAll);
+        if !open && let Err(why) = authorized(&self.token, request.headers()) {
+            return Err(ApiError::unauthorized(what, why));
+        }
+        match operation {
+            Some(operation) if !accepts(request.headers(), &operation.media_types) => {
+                let there_is = operation.media_types.join(", ");
+                Err(ApiError::not_taken(
+                    StatusCode::NOT_ACCEPTABLE,
+                    what,
+                    format!("the Accept header takes none of what there is: {there_is}"),
+                    "leave the header out, or name one of these",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The middleware.
+pub(super) async fn pass(
+    State(gate): State<Gate>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = gate.ids.of(request.headers());
+    let span = tracing::info_span!(
+        "request",
+        request_id = id,
+        method = %request.method(),
+        path = request.uri().path(),
+    );
+    let operation = gate.operation(&request);
+    let answered = async {
+        let mut response = match gate.admit(&peer, &request, operation) {
+            Ok(()) => next.run(request).await,
+            Err(refused) => refused.into_response(),
+        };
+        let status = response.status();
+        tracing::debug!(status = status.as_u16(), "answered");
+        debug_assert!(
+            operation.is_none_or(|operation| operation.statuses.contains(&status)),
+            "{status} is not described"
+        );
+        if let Some(mut body) = response.extensions_mut().remove::<ErrorBody>() {
+            body.request_id = Some(id.clone());
+            *response.body_mut() = Json(body).into_response().into_body();
+        }
+        let id = HeaderValue::from_str(&id).expect("ids are of letters and digits");
+        response.headers_mut().insert(REQUEST_ID, id);
+        response
+    };
+    answered.instrument(span).await
+}
+
+impl RequestIds {
+    /// The client's own, where it can stand in a log.
+    fn of(&self, headers: &HeaderMap) -> String {
+        let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        let sane = |id: &&str| {
+            let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+            (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(letter)
+        };
+        given.filter(sane).map_or_else(
+            || {
+                let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+                format!("req-{:08x}-{number}", self.process)
+            },
+            str::to_owned,
+        )
+    }
+}
+
+fn head_bytes(request: &Request) -> usize {
+    let headers = request.headers().iter();
+    let headers: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    let target = request.uri().path_and_query();
+    headers + target.map_or(0, |target| target.as_str().len())
+}
+
+fn authorized(token: &ApiToken, headers: &HeaderMap) -> Result<(), &'static str> {
+    const SCHEME: &[u8] = b"bearer ";
+    let given = headers
+        .get(header::AUTHORIZATION)
+        .ok_or("the request carries no token")?
+        .as_bytes();
+    match given.split_at_checked(SCHEME.len()) {
+        Some((scheme, offered)) if scheme.eq_ignore_ascii_case(SCHEME) => {
+            if token.is(offered) {
+                Ok(())
+            } else {
+                Err("the token is not this coordinator's")
+            }
+        }
+        _ => Err("the Authorization header is not of the form `Bearer TOKEN`"),
+    }
+}
+
+/// Whether one of the media types is among those that the client takes. One that says nothing
+/// takes anything.
+fn accepts(headers: &HeaderMap, media_types: &[String]) -> bool {
+    let mut said = headers.get_all(header::ACCEPT).iter().peekable();
+    said.peek().is_none()
+        || said
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|range| takes(range, media_types))
+}
+
+/// Whether a range of an Accept header, as `text/*;q=0.5`, takes one of the media types.
+fn takes(range: &str, media_types: &[String]) -> bool {
+    let mut parts = range.split(';').map(str::trim);
+    let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+    let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse::<f32>().ok());
+    weight.is_none_or(|weight| weight > 0.0)
+        && media_types.iter().any(|media_type| {
+            let plain = media_type.split(';').next().unwrap_or_default();
+            let group = plain.split('/').next().unwrap_or_default();
+            range == "*/*" || range == plain || range.strip_suffix("/*") == Some(group)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_takes() {
+        let json = ["application/json".to_owned()];
+        let text = ["text/plain; version=0.0.4".to_owned()];
+        for (accept, media_types, expected) in [
+            (None, &json, true),
+            (Some("*/*"), &json, true),
+            (Some("application/json"), &json, true),
+            (Some("Application/JSON"), &json, true),
+            (Some("text/html, application/*;q=0.8"), &json, true),
+            (Some("text/html, */*;q=0.1"), &json, true),
+            (Some("text/html"), &json, false),
+            (Some("application/json;q=0"), &json, false),
+            (Some(""), &json, false),
+            (Some("text/plain"), &text, true),
+            (Some("application/json"), &text, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Some(accept) = accept {
+                headers.insert(header::ACCEPT, accept.parse().unwrap());
+            }
+            assert_eq!(accepts(&headers, media_types), expected, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_taken_over_where_it_can_stand_in_a_log() {
+        let ids = RequestIds {
+            process: 0xab,
+            last: AtomicU64::new(0),
+        };
+        let long = "x".repeat(65);
+        for (given, expected) in [
+            ("trace.1_a-B", "trace.1_a-B"),
+            ("", "req-000000ab-1"),
+            ("two words", "req-000000ab-2"),
+            ("a\"b", "req-000000ab-3"),
+            (&long, "req-000000ab-4"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(REQUEST_ID, given.parse().unwrap());
+            assert_eq!(ids.of(&headers), expected);
+        }
+    }
+}
