@@ -124,6 +124,6 @@ mod tests {
 
     #[test]
     fn the_manifest_is_good() {
-        assert_eq!(manifest(7).shards, SHARDS);
+        assert_eq!(manifest(7).shards, jobs::Shards::Fixed(SHARDS));
     }
 }
