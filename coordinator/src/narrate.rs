@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::command::{Command, Decision, Finish};
+use ledger::command::{Command, Decision, Finish, On};
 use ledger::{Change, Done, Namespace, Outcome, PutKind, RunRow, RunState, ShardState, WorkingSet};
 use protocol::attempt::AttemptOutcome;
 use protocol::{AgentId, JobId, RunId};
@@ -143,15 +143,19 @@ impl<'a> Narrator<'a> {
                 );
             }
             (Command::RaiseAlert(alert), Done::AlertRaised) => {
-                tracing::warn!(
-                    job = alert.job_id.map(|job| self.job(job)),
-                    text = alert.text,
-                    "alert"
-                );
+                let job = match alert.on {
+                    On::Job(job_id) | On::Run(job_id, _) => Some(self.job(job_id)),
+                    On::All | On::Agent(_) => None,
+                };
+                tracing::warn!(job, text = alert.text, "alert");
+            }
+            (Command::ClearAlert(clear), Done::AlertCleared { changed: true }) => {
+                tracing::info!(alert = %clear.alert_id, by = clear.by, "alert cleared");
             }
             (
                 Command::ManualRun(_)
                 | Command::Rerun(_)
+                | Command::Redo(_)
                 | Command::CancelRun(_)
                 | Command::Confirm(_),
                 _,
@@ -169,6 +173,7 @@ impl<'a> Narrator<'a> {
                 return;
             }
             Command::Rerun(wish) => (wish.run_id, &wish.by, &wish.reason),
+            Command::Redo(wish) => (wish.run_id, &wish.by, &wish.reason),
             Command::CancelRun(wish) => (wish.run_id, &wish.by, &wish.reason),
             Command::Confirm(wish) => (wish.run_id, &wish.by, &wish.reason),
             _ => return,
@@ -405,9 +410,13 @@ fn name_of(command: &Command) -> &'static str {
         Command::RevokeAgent(_) => "revoke_agent",
         Command::ManualRun(_) => "manual_run",
         Command::Rerun(_) => "rerun",
+        Command::Redo(_) => "redo",
         Command::CancelRun(_) => "cancel_run",
         Command::Confirm(_) => "confirm",
         Command::RaiseAlert(_) => "raise_alert",
+        Command::Remind(_) => "remind",
+        Command::SettleAlerts(_) => "settle_alerts",
+        Command::ClearAlert(_) => "clear_alert",
     }
 }
 
@@ -588,7 +597,7 @@ run: { exec: [\"/bin/true\"] }
         });
         let alert = Command::RaiseAlert(RaiseAlert {
             kind: command::AlertKind::FlappingLeader,
-            job_id: Some(job_id),
+            on: On::Job(job_id),
             text: "look".to_owned(),
         });
         teller.do_all(vec![finish, alert]);

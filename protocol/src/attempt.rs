@@ -13,6 +13,10 @@ pub const OUTPUT_TAIL_BYTES_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     pub job: JobName,
+    /// The name that the job was created under; `None`: the one that it has. No rename changes it, and
+    /// no other job gets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_name: Option<JobName>,
     pub run_id: RunId,
     pub execution_id: ExecutionId,
     pub fire_time: WallMs,
@@ -28,6 +32,9 @@ pub struct Work {
     pub trigger: Trigger,
     /// Unset under `overlap: allow`.
     pub fence: Option<i64>,
+    /// Of a run that was redone: attempts with lower tokens have done nothing that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redo: Option<i64>,
     /// Program and arguments, placeholders already replaced. Never empty.
     pub exec: Vec<String>,
     /// Time-out of this attempt.

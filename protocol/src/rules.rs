@@ -102,6 +102,10 @@ pub enum Rule {
     PauseJudgedInApply,
     /// 4: a resume moves the watermark over what the pause has kept from firing.
     ResumeSkipsThePast,
+    /// 4: a redo of what is not declared harmless must be forced.
+    RedoNeedsHarmless,
+    /// 4: who is asked to confirm a run is reminded while it lasts.
+    PersonIsReminded,
 }
 
 /// Which rules are in force. Everything outside tests runs with [`Rules::all`].

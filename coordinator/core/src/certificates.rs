@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use ledger::command::{AlertKind, RaiseAlert};
-use protocol::{AgentName, BootMs, DurationMs, Lifetime, Now};
+use ledger::command::{AlertKind, On, Over, RaiseAlert};
+use protocol::{AgentId, AgentName, BootMs, DurationMs, Lifetime, Now};
 
 use crate::clock::Verdict;
 use crate::core::Core;
@@ -30,6 +30,8 @@ pub(crate) struct Certificates {
 struct Known {
     lifetime: Lifetime,
     told: Option<BootMs>,
+    /// Its alert of before, if there was one, is still as it was.
+    unsettled: bool,
 }
 
 impl Known {
@@ -37,7 +39,15 @@ impl Known {
         Known {
             lifetime,
             told: None,
+            unsettled: true,
         }
+    }
+
+    /// Whether it has been found good for long, and nobody has said so yet; notes that it is said.
+    fn settle(&mut self, now: Now) -> bool {
+        let settles = self.unsettled && now.wall < self.lifetime.warns_from();
+        self.unsettled &= !settles;
+        settles
     }
 
     /// Whether a person is to be told now; notes that they were.
@@ -80,25 +90,48 @@ impl Core {
             return;
         }
         self.certificates.look_at = now.boot + LOOK;
-        let mut ending = Vec::new();
-        let own = &mut self.certificates.own;
-        if own.tell(now) {
-            ending.push((format!("coordinator {}", self.node), own.lifetime));
+        let (ending, good) = self.look_through_certificates(now);
+        let kind = AlertKind::CertificateEnds;
+        if !good.is_empty() {
+            self.settle_alerts(kind, Over::These(good), now);
         }
-        for (name, known) in &mut self.certificates.agents {
-            if self.sessions.is_connected(name) && known.tell(now) {
-                ending.push((format!("agent {name}"), known.lifetime));
-            }
-        }
-        for (whose, lifetime) in ending {
+        for (on, whose, lifetime) in ending {
             let text = format!(
                 "the certificate of {whose} ends at {}, and its connections with it: issue it \
                  again under the same name (`matins ca issue`), copy it over and restart its process",
                 lifetime.until
             );
-            let kind = AlertKind::CertificateEnds;
-            let job_id = None;
-            self.alert(RaiseAlert { kind, job_id, text }, now);
+            self.alert(RaiseAlert { kind, on, text }, now);
         }
+    }
+
+    /// Those that a person is to be told of, and whose matter, if there was one, is over.
+    fn look_through_certificates(&mut self, now: Now) -> (Vec<(On, String, Lifetime)>, Vec<On>) {
+        let agents = self.set.agents.values();
+        let ids: BTreeMap<&AgentName, AgentId> =
+            agents.map(|agent| (&agent.name, agent.agent_id)).collect();
+        let (mut ending, mut good) = (Vec::new(), Vec::new());
+        let own = &mut self.certificates.own;
+        if own.tell(now) {
+            let whose = format!("coordinator {}", self.node);
+            ending.push((On::All, whose, own.lifetime));
+        }
+        if own.settle(now) {
+            good.push(On::All);
+        }
+        for (name, known) in &mut self.certificates.agents {
+            // One that has never attached has no part in anything yet.
+            let Some(&agent_id) = ids.get(name) else {
+                continue;
+            };
+            let on = On::Agent(agent_id);
+            if self.sessions.is_connected(name) && known.tell(now) {
+                ending.push((on, format!("agent {name}"), known.lifetime));
+            }
+            if known.settle(now) {
+                good.push(on);
+            }
+        }
+        (ending, good)
     }
 }

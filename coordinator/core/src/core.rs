@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ledger::command::{Admit, AlertKind, BecomeActive, Command, Proposal, RaiseAlert, SkipWaiting};
+use ledger::command::{
+    Admit, AlertKind, BecomeActive, Command, On, Over, Proposal, RaiseAlert, SettleAlerts,
+    SkipWaiting,
+};
 use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
@@ -20,6 +23,7 @@ use crate::firing::Firing;
 use crate::grants::Grants;
 use crate::queue::{Key, Queue};
 use crate::receipts::Receipts;
+use crate::reminders::Reminders;
 use crate::requests::{PendingRequest, RequestError};
 use crate::sessions::{AttachInFlight, Sessions};
 use crate::setbacks::{Matter, Setbacks};
@@ -82,6 +86,7 @@ pub struct Core {
     pub(crate) firing: Firing,
     pub(crate) grants: Grants,
     pub(crate) receipts: Receipts,
+    pub(crate) reminders: Reminders,
     pub(crate) certificates: Certificates,
     pub(crate) setbacks: Setbacks,
     pub(crate) node: String,
@@ -137,6 +142,7 @@ impl Core {
             firing: Firing::default(),
             grants: Grants::default(),
             receipts: Receipts::default(),
+            reminders: Reminders::default(),
             certificates: Certificates::new(config.certificate, now.boot),
             setbacks: Setbacks::default(),
             node: config.node.clone(),
@@ -156,6 +162,9 @@ impl Core {
         }
         for version in core.set.versions.values() {
             core.catalogue.learn(version);
+        }
+        for run in core.set.runs.values() {
+            core.reminders.note(run, now);
         }
         let jobs: Vec<JobRow> = core.set.jobs.values().cloned().collect();
         for job in &jobs {
@@ -270,6 +279,7 @@ impl Core {
         self.admit_waiting(now);
         self.dispatch(now);
         self.give_up_unplaceable(now);
+        self.remind(now);
         self.advance_sessions(now);
         self.tell_of_certificates(now);
         self.advance_expiry(now);
@@ -346,9 +356,12 @@ impl Core {
                 let held_by = held_by.map(|(agent_id, _)| agent_id);
                 self.grants.note_shard(shard, held_by);
             }
-            Change::Run(run) if run.state.is_final() => {
-                self.grants.forget_failures(run.run_id);
-                self.setbacks.forget_run(run.run_id);
+            Change::Run(run) => {
+                self.reminders.note(run, now);
+                if run.state.is_final() {
+                    self.grants.forget_failures(run.run_id);
+                    self.setbacks.forget_run(run.run_id);
+                }
             }
             Change::Job(job) => self.note_job(job),
             Change::Agent(_) => self.grants.note_place(),
@@ -417,6 +430,8 @@ impl Core {
         self.expiry.begin_reign(now.boot);
         self.tell_of_unreadable_jobs(now);
         self.tell_of_clock_behind(now);
+        // What the ledger did not take from the leader before, it may take from this one.
+        self.settle_alerts(AlertKind::CommandRefused, Over::AllBut(Vec::new()), now);
         self.attach_those_who_wait(now);
     }
 
@@ -428,19 +443,18 @@ impl Core {
             .filter_map(|job| {
                 let entry = self.catalogue.get(job.job_id, job.version)?;
                 let error = entry.manifest.as_ref().err()?;
-                Some((job.job_id, format!("{} does not fire: {error}", job.name)))
+                let name = &job.name;
+                let text = format!(
+                    "{name} does not fire: {error}. Apply its manifest anew: `matins apply FILE`"
+                );
+                Some((On::Job(job.job_id), text))
             })
             .collect();
-        for (job_id, text) in unreadable {
-            let kind = AlertKind::UnreadableJob;
-            self.alert(
-                RaiseAlert {
-                    kind,
-                    job_id: Some(job_id),
-                    text,
-                },
-                now,
-            );
+        let kind = AlertKind::UnreadableJob;
+        let still = unreadable.iter().map(|&(on, _)| on).collect();
+        self.settle_alerts(kind, Over::AllBut(still), now);
+        for (on, text) in unreadable {
+            self.alert(RaiseAlert { kind, on, text }, now);
         }
     }
 
@@ -451,7 +465,9 @@ impl Core {
         let limit = now.wall + clock::STEP;
         let ahead = self.set.jobs.values().map(|job| job.fired_through);
         let ahead: Vec<WallMs> = ahead.filter(|&through| through > limit).collect();
+        let kind = AlertKind::ClockBehind;
         let Some(&until) = ahead.iter().max() else {
+            self.settle_alerts(kind, Over::AllBut(Vec::new()), now);
             return;
         };
         let text = format!(
@@ -461,9 +477,21 @@ impl Core {
             now.wall.whole_second(),
             ahead.len(),
         );
-        let kind = AlertKind::ClockBehind;
-        let job_id = None;
-        self.alert(RaiseAlert { kind, job_id, text }, now);
+        let on = On::All;
+        self.alert(RaiseAlert { kind, on, text }, now);
+    }
+
+    pub(crate) fn settle_alerts(&mut self, kind: AlertKind, over: Over, now: Now) {
+        let settle = SettleAlerts { kind, over };
+        self.propose(Flight::Note, Command::SettleAlerts(settle), now);
+    }
+
+    pub(crate) fn is_busy(&self, run_id: RunId) -> bool {
+        self.busy_runs.contains(&run_id)
+    }
+
+    pub(crate) fn begin_busy(&mut self, run_id: RunId) {
+        self.busy_runs.insert(run_id);
     }
 
     pub(crate) fn alert(&mut self, alert: RaiseAlert, now: Now) {

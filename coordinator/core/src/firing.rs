@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::command::{AlertKind, Command, Fire, RaiseAlert};
+use ledger::command::{AlertKind, Command, Fire, On, RaiseAlert};
 use ledger::{Done, JobRow, Refusal};
 use protocol::{JobId, JobName, Now, Rule, WallMs};
 
@@ -108,8 +108,8 @@ impl Core {
                     "{} does not fire: {refusal}",
                     name.unwrap_or_else(|| job_id.to_string())
                 );
-                let (kind, job_id) = (AlertKind::FireRefused, Some(job_id));
-                self.alert(RaiseAlert { kind, job_id, text }, now);
+                let (kind, on) = (AlertKind::FireRefused, On::Job(job_id));
+                self.alert(RaiseAlert { kind, on, text }, now);
             }
         }
     }

@@ -238,10 +238,13 @@ impl Core {
             nominal: &run.nominal,
             shard: key.1,
             shards: run.shards,
-            params: &jobs::Params::new(),
+            params: &run.params,
         };
+        // Its name may have changed since the version that is run.
+        let job = self.set.jobs.get(&run.job_id);
         Some(Work {
             job: manifest.name.clone(),
+            first_name: job.and_then(|job| job.first_name.clone()),
             run_id: run.run_id,
             execution_id: run.execution_id,
             fire_time: run.fire_time,
@@ -252,6 +255,7 @@ impl Core {
             attempt,
             trigger: run.trigger,
             fence: run.fence,
+            redo: run.redo,
             exec: manifest.argv(&fire),
             timeout: manifest.timeout,
             takeover: manifest.takeover_after,

@@ -22,6 +22,7 @@
 //! | `sessions` | who is attached, on which connection, and that it is one process |
 //! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
+//! | `reminders` | when somebody who is asked is asked once more |
 //! | `requests` | what people ask for |
 
 mod acks;
@@ -35,6 +36,7 @@ mod firing;
 mod grants;
 mod queue;
 mod receipts;
+mod reminders;
 mod requests;
 mod sessions;
 mod setbacks;

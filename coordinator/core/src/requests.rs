@@ -1,14 +1,15 @@
 //! What people ask for: each request becomes one command, and its outcome the answer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jobs::{Begins, CatchUp, Manifest, Overlap, Serial};
+use jobs::{CatchUp, Manifest, Overlap, Serial};
 use ledger::command::{
-    CancelRun, Command, Confirm, DeleteJob, ManualRun, PauseJob, PutJob, Rerun, RerunScope,
-    ResumeJob, RevokeAgent, Settlement, Verdict as Answer,
+    CancelRun, ClearAlert, Command, Confirm, DeleteJob, ManualRun, PauseJob, PutJob, Redo, Rerun,
+    RerunScope, ResumeJob, RevokeAgent, Settlement, Verdict as Answer,
 };
 use ledger::{Done, JobRow, Refusal, ShardState};
-use protocol::{AgentName, DurationMs, JobId, JobName, Now, RunId, WallMs};
+use protocol::{AgentName, AlertId, DurationMs, JobId, JobName, Now, RunId, WallMs};
 
 use crate::clock::Verdict;
 use crate::core::{Core, Effect, Flight, RequestId};
@@ -42,8 +43,16 @@ pub enum Request {
     Run {
         job: JobName,
         instant: Option<WallMs>,
+        params: BTreeMap<String, String>,
         by: String,
         reason: String,
+    },
+    Redo {
+        run_id: RunId,
+        by: String,
+        reason: String,
+        /// Although a second run is not declared harmless.
+        force: bool,
     },
     Rerun {
         run_id: RunId,
@@ -65,6 +74,11 @@ pub enum Request {
     },
     RevokeAgent {
         agent: AgentName,
+        by: String,
+        reason: String,
+    },
+    ClearAlert {
+        alert: AlertId,
         by: String,
         reason: String,
     },
@@ -95,6 +109,8 @@ pub enum RequestError {
          it yet; leave it out"
     )]
     NotYet { job: JobName, field: &'static str },
+    #[error("`{job}` cannot be run so: {why}")]
+    Params { job: JobName, why: jobs::ParamError },
     #[error("the schedule of `{job}` is over: its last fire was at {last}")]
     Over { job: JobName, last: WallMs },
 }
@@ -227,9 +243,30 @@ impl Core {
             Request::Run {
                 job,
                 instant,
+                params,
                 by,
                 reason,
-            } => Command::ManualRun(self.manual_run(&job, instant, by, reason, now)?),
+            } => {
+                let run = self.manual_run(&job, instant, now)?;
+                self.check_params(&job, &params)?;
+                Command::ManualRun(ManualRun {
+                    params,
+                    by,
+                    reason,
+                    ..run
+                })
+            }
+            Request::Redo {
+                run_id,
+                by,
+                reason,
+                force,
+            } => Command::Redo(Redo {
+                run_id,
+                by,
+                reason,
+                force,
+            }),
             Request::Rerun {
                 run_id,
                 scope,
@@ -254,6 +291,11 @@ impl Core {
                 run_id,
                 shard,
                 verdict,
+                by,
+                reason,
+            }),
+            Request::ClearAlert { alert, by, reason } => Command::ClearAlert(ClearAlert {
+                alert_id: alert,
                 by,
                 reason,
             }),
@@ -318,12 +360,11 @@ impl Core {
         Ok((Command::PutJob(put), known.map(|row| row.job_id)))
     }
 
+    /// A run of this instant, or of none, for nobody yet.
     fn manual_run(
         &self,
         job: &JobName,
         instant: Option<WallMs>,
-        by: String,
-        reason: String,
         now: Now,
     ) -> Result<ManualRun, RequestError> {
         let row = self.job(job)?;
@@ -349,16 +390,35 @@ impl Core {
         // Where no host takes it, or another run stands before it, its person hears of it as they
         // would of a fire of the schedule: it must not stand in the schedule's way for ever.
         let deadline = trigger::start_deadline(owed.manifest, owed.anchor, now.wall);
-        let start_deadline = Some(deadline);
-        let job_id = row.job_id;
         Ok(ManualRun {
-            job_id,
+            job_id: row.job_id,
+            version: row.version,
             instant,
             nominal,
-            start_deadline,
-            by,
-            reason,
+            start_deadline: Some(deadline),
+            params: BTreeMap::new(),
+            by: String::new(),
+            reason: String::new(),
         })
+    }
+
+    /// Refuses values that the manifest in force does not let a run be given.
+    fn check_params(
+        &self,
+        job: &JobName,
+        given: &BTreeMap<String, String>,
+    ) -> Result<(), RequestError> {
+        let row = self.job(job)?;
+        let manifest = self
+            .catalogue
+            .readable(row.job_id, row.version)
+            .ok_or_else(|| RequestError::Unreadable(job.clone()))?;
+        manifest
+            .judge_params(given)
+            .map_err(|why| RequestError::Params {
+                job: job.clone(),
+                why,
+            })
     }
 
     /// Where a job in force is cut off now, and what is settled by that.
@@ -407,6 +467,8 @@ impl Core {
 fn is_outrun(pending: &PendingRequest, result: &Result<Done, Refusal>) -> bool {
     match result {
         Err(Refusal::WatermarkMoved { .. }) => true,
+        // Another version came between; a person who names the one they expect is told instead.
+        Err(Refusal::VersionMoved { .. }) => matches!(pending.request, Request::Run { .. }),
         // It was paused meanwhile; what it owes is then to be decided otherwise.
         Err(Refusal::Paused { .. }) => pending.moves.is_some(),
         _ => false,
@@ -426,8 +488,6 @@ fn not_yet(manifest: &Manifest) -> Option<&'static str> {
         (!manifest.needs.labels.is_empty(), "needs.labels"),
         (!manifest.needs.uses.is_empty(), "needs.uses"),
         (manifest.priority != 50, "priority"),
-        (!manifest.params.is_empty(), "params"),
-        (manifest.begins == Begins::Paused, "begins: paused"),
     ];
     asks.into_iter()
         .find_map(|(asked, field)| asked.then_some(field))

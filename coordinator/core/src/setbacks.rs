@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::command::{AlertKind, RaiseAlert};
+use ledger::command::{AlertKind, On, RaiseAlert};
 use ledger::{Done, Refusal};
 use protocol::{BootMs, DurationMs, Now, Rule, RunId};
 
@@ -116,9 +116,9 @@ impl Core {
             matter.run_id
         );
         let run = self.set.runs.get(&matter.run_id);
-        let job_id = run.map(|run| run.job_id);
+        let on = run.map_or(On::All, |run| On::Run(run.job_id, run.run_id));
         let kind = AlertKind::CommandRefused;
-        self.alert(RaiseAlert { kind, job_id, text }, now);
+        self.alert(RaiseAlert { kind, on, text }, now);
     }
 }
 

@@ -7,7 +7,7 @@
 use jobs::Manifest;
 use protocol::attempt::Exit;
 use protocol::{AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
-use rusqlite::types::Value;
+use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use crate::codes::{Coded, coded, coded_option};
@@ -205,31 +205,22 @@ impl Answers<'_> {
         Ok(agents)
     }
 
-    /// Alerts, newest first.
-    pub(crate) fn alerts(&self, limit: u32) -> rusqlite::Result<Vec<api::Alert>> {
+    /// Alerts, those raised last first; of the cleared ones too, where `cleared`.
+    pub(crate) fn alerts(&self, cleared: bool, limit: u32) -> rusqlite::Result<Vec<api::Alert>> {
+        // The open ones are few; of all, the newest rows are looked at and no others.
+        let which = if cleared {
+            "ORDER BY l.alert_id DESC"
+        } else {
+            "WHERE l.cleared_at IS NULL ORDER BY l.last_at DESC, l.alert_id DESC"
+        };
         self.conn
-            .prepare_cached(
-                "SELECT l.alert_id, l.at, l.kind, j.name, l.run_id, l.text
-                 FROM alerts l LEFT JOIN jobs j USING (job_id)
-                 ORDER BY l.alert_id DESC LIMIT ?1",
-            )?
-            .query_map([limit.min(ROWS_MAX)], |row| {
-                let named = row.get_ref(3)? != rusqlite::types::ValueRef::Null;
-                let at = WallMs(row.get(1)?);
-                Ok(api::Alert {
-                    id: AlertId(row.get(0)?),
-                    at,
-                    kind: coded::<AlertKind>(row, 2)?.word().to_owned(),
-                    job: named.then(|| read_name(row, 3)).transpose()?,
-                    run: row.get::<_, Option<i64>>(4)?.map(RunId),
-                    agent: None,
-                    text: row.get(5)?,
-                    count: 1,
-                    last_at: Some(at),
-                    cleared_at: None,
-                    cleared_by: None,
-                })
-            })?
+            .prepare_cached(&format!(
+                "SELECT l.alert_id, l.at, l.kind, j.name, l.run_id, a.name, l.text, l.count,
+                    l.last_at, l.cleared_at, l.cleared_by
+                 FROM alerts l LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)
+                 {which} LIMIT ?1"
+            ))?
+            .query_map([limit.min(ROWS_MAX)], read_alert)?
             .collect()
     }
 
@@ -379,6 +370,25 @@ impl Answers<'_> {
     }
 }
 
+fn read_alert(row: &Row<'_>) -> rusqlite::Result<api::Alert> {
+    let is_null = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)? == ValueRef::Null);
+    Ok(api::Alert {
+        id: AlertId(row.get(0)?),
+        at: WallMs(row.get(1)?),
+        kind: coded::<AlertKind>(row, 2)?.word().to_owned(),
+        job: (!is_null(3)?).then(|| read_name(row, 3)).transpose()?,
+        run: row.get::<_, Option<i64>>(4)?.map(RunId),
+        agent: (!is_null(5)?)
+            .then(|| read_agent_name(row, 5))
+            .transpose()?,
+        text: row.get(6)?,
+        count: row.get(7)?,
+        last_at: Some(WallMs(row.get(8)?)),
+        cleared_at: row.get::<_, Option<i64>>(9)?.map(WallMs),
+        cleared_by: row.get(10)?,
+    })
+}
+
 fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)> {
     let code = row.get::<_, Option<i32>>(8)?.map(Exit::Code);
     let signal = row.get::<_, Option<i32>>(9)?.map(Exit::Signal);
@@ -417,7 +427,7 @@ fn show(run: &Run, job: JobName) -> api::Run {
         execution: row.execution,
         execution_id: row.execution_id,
         trigger: row.trigger,
-        params: std::collections::BTreeMap::new(),
+        params: row.params.clone(),
         shards: row.shards,
         pending: run.tally.pending,
         leased: run.tally.leased,

@@ -185,9 +185,13 @@ impl Context<'_> {
             Command::RevokeAgent(command) => command.apply(self),
             Command::ManualRun(command) => command.apply(self),
             Command::Rerun(command) => command.apply(self),
+            Command::Redo(command) => command.apply(self),
             Command::CancelRun(command) => command.apply(self),
             Command::Confirm(command) => command.apply(self),
             Command::RaiseAlert(command) => command.apply(self),
+            Command::Remind(command) => command.apply(self),
+            Command::SettleAlerts(command) => command.apply(self),
+            Command::ClearAlert(command) => command.apply(self),
         }
     }
 }

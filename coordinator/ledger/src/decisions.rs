@@ -1,6 +1,8 @@
 //! Writing what was decided about owed instants: the common part of `Fire`, `PutJob` and
 //! `DeleteJob`.
 
+use std::collections::BTreeMap;
+
 use protocol::attempt::Trigger;
 use protocol::{DurationMs, JobId, Rule, RunId, WallMs};
 
@@ -18,6 +20,9 @@ pub(crate) const DECISIONS_MAX: usize = 10_000;
 
 /// Most shards a run may have.
 pub(crate) const SHARDS_MAX: u32 = 10_000;
+
+/// A fire of the schedule has the manifest's own.
+static NO_PARAMS: BTreeMap<String, String> = BTreeMap::new();
 
 /// The stretch of a version's schedule that a command settles: (`from`, `through`].
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +43,7 @@ pub(crate) struct NewRun<'a> {
     pub(crate) trigger: Trigger,
     pub(crate) start_deadline: Option<DurationMs>,
     pub(crate) shards: u32,
+    pub(crate) params: &'a BTreeMap<String, String>,
     /// Who asked for it and why, where a person did.
     pub(crate) asked: Option<(&'a str, &'a str)>,
 }
@@ -179,6 +185,8 @@ impl Context<'_> {
             }
         }
         if let Some(text) = given_up.text() {
+            let name = self.job_name(stretch.job_id)?;
+            let text = format!("{name}: {text}. To run one of them: `matins run {name} --at TIME`");
             self.alert(AlertKind::GivenUp, Some(stretch.job_id), None, &text)?;
         }
         Ok(runs)
@@ -193,7 +201,12 @@ impl Context<'_> {
         };
         let reason = format!("overlap: {live} is live, and the policy is forbid");
         let run = self.write_run(new, RunState::Skipped, Some(reason))?;
-        let text = format!("{} was skipped: {live} was still live", new.fire_time);
+        let title = self.title(&run.row)?;
+        let text = format!(
+            "{title} was skipped: {live} was still live, and the overlap policy is forbid. \
+             See `matins describe {live}`; to run what was skipped: `matins rerun {}`",
+            run.row.run_id
+        );
         self.alert(
             AlertKind::OverlapSkipped,
             Some(new.job_id),
@@ -241,6 +254,9 @@ impl Context<'_> {
                 admitted_at: self.at,
                 start_deadline: new.start_deadline,
                 shards: new.shards,
+                params: new.params.clone(),
+                asked_at: None,
+                redo: None,
             },
             tally: Tally::default(),
             ended_at: state.is_final().then_some(self.at),
@@ -269,6 +285,7 @@ fn scheduled<'a>(
         trigger,
         start_deadline: None,
         shards: policy.shards,
+        params: &NO_PARAMS,
         asked: None,
     }
 }

@@ -14,11 +14,13 @@
 //! [`Store::propose`] is the whole interface for writing. A replicated log takes its place
 //! without touching anything else.
 
+mod again;
 mod answers;
 mod apply;
 mod codes;
 pub mod command;
 mod decisions;
+mod ended;
 mod lease_times;
 mod meta;
 mod outcome;

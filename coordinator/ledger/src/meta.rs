@@ -19,6 +19,8 @@ pub(crate) struct Meta {
     alerts: i64,
     gaps: i64,
     audits: i64,
+    /// Alerts that are not cleared. While there is none, nobody looks for one.
+    pub(crate) open_alerts: i64,
 }
 
 fn next(counter: &mut i64) -> i64 {
@@ -30,7 +32,7 @@ impl Meta {
     pub(crate) fn load(conn: &Connection) -> rusqlite::Result<Meta> {
         conn.prepare_cached(
             "SELECT last_applied, position, epoch, jobs, runs, executions, agents, alerts, gaps,
-                audits FROM meta WHERE id = 1",
+                audits, open_alerts FROM meta WHERE id = 1",
         )?
         .query_row([], |row| {
             Ok(Meta {
@@ -44,6 +46,7 @@ impl Meta {
                 alerts: row.get(7)?,
                 gaps: row.get(8)?,
                 audits: row.get(9)?,
+                open_alerts: row.get(10)?,
             })
         })
     }
@@ -51,7 +54,8 @@ impl Meta {
     pub(crate) fn save(&self, conn: &Connection) -> rusqlite::Result<()> {
         conn.prepare_cached(
             "UPDATE meta SET last_applied = ?1, position = ?2, epoch = ?3, jobs = ?4, runs = ?5,
-                executions = ?6, agents = ?7, alerts = ?8, gaps = ?9, audits = ?10 WHERE id = 1",
+                executions = ?6, agents = ?7, alerts = ?8, gaps = ?9, audits = ?10,
+                open_alerts = ?11 WHERE id = 1",
         )?
         .execute(params![
             self.last_applied,
@@ -64,6 +68,7 @@ impl Meta {
             self.alerts,
             self.gaps,
             self.audits,
+            self.open_alerts,
         ])?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What applying a command answers: what was done, or why not, and which rows changed.
 
 use protocol::attempt::AttemptOutcome;
-use protocol::{AgentId, Epoch, ExecutionId, JobId, RunId, SessionId, Token, WallMs};
+use protocol::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token, WallMs};
 use serde::{Deserialize, Serialize};
 
 use crate::rows::{AgentRow, JobRow, RunRow, RunState, ShardRow, VersionRow};
@@ -117,6 +117,12 @@ pub enum Done {
         state: RunState,
     },
     AlertRaised,
+    Reminded,
+    AlertsSettled,
+    /// `changed` is false where it had been cleared before.
+    AlertCleared {
+        changed: bool,
+    },
 }
 
 /// Why a command was not carried out. The state is as if it had never come.
@@ -170,6 +176,10 @@ pub enum Refusal {
         state: String,
         needed: String,
     },
+    #[error(
+        "a second run of `{job}` is not declared harmless (`repeatable.safe`), and a redo of {run} is one"
+    )]
+    NotHarmless { run: RunId, job: String },
     #[error("{live} of this job is still live, and its overlap policy is {policy}")]
     Overlap { live: RunId, policy: String },
     #[error(
@@ -183,6 +193,8 @@ pub enum Refusal {
     AlreadyHasRun { fire_time: WallMs, run: RunId },
     #[error("{leases} leases of this job are still live; cancel its runs and wait for them to end")]
     LeasesLive { leases: u32 },
+    #[error("there is no {alert}")]
+    NoSuchAlert { alert: AlertId },
     #[error("there is no {agent}")]
     NoSuchAgent { agent: AgentId },
     #[error("{session} is not the agent's live session")]

@@ -130,9 +130,10 @@ impl Reader {
         self.answer("listing agents", |answers| answers.agents())
     }
 
-    /// Alerts, newest first, at most [`ROWS_MAX`](crate::ROWS_MAX).
-    pub fn alerts(&self, limit: u32) -> Result<Vec<api::Alert>, ReaderError> {
-        self.answer("listing alerts", |answers| answers.alerts(limit))
+    /// Open alerts, those raised last first; or all, the newest first. At most
+    /// [`ROWS_MAX`](crate::ROWS_MAX).
+    pub fn alerts(&self, cleared: bool, limit: u32) -> Result<Vec<api::Alert>, ReaderError> {
+        self.answer("listing alerts", |answers| answers.alerts(cleared, limit))
     }
 
     /// When the leases were granted, told and ended that ended in [`from`, `until`).

@@ -1,5 +1,6 @@
 //! Rows of the working set, as types that cannot hold nonsense.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::attempt::Trigger;
@@ -153,6 +154,12 @@ pub struct RunRow {
     /// How long after `admitted_at` it may still start; `None`: without limit.
     pub start_deadline: Option<DurationMs>,
     pub shards: u32,
+    /// Given by a person for this run, instead of the manifest's own values.
+    pub params: BTreeMap<String, String>,
+    /// When its person was last told that it needs confirmation; `None` where it does not.
+    pub asked_at: Option<WallMs>,
+    /// Position of its newest redo: attempts with lower tokens have done nothing that counts.
+    pub redo: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 //! Tables hold integers: ids, codes of states, milliseconds. Views show names, words and RFC 3339.
 //! Every table has an explicit key, so that a copy made in any way has the same rows in the same
 //! places. The only indexes beside the keys are the one that makes (job, namespace, fire time)
-//! unique and the small one over open runs; granting and finishing a shard touch neither, but for
-//! the first grant and the last end of a run.
+//! unique and the small ones over open runs and open alerts; granting and finishing a shard touch
+//! none, but for the first grant and the last end of a run.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{Rule, Rules};
@@ -31,7 +31,8 @@ CREATE TABLE meta (
     agents INTEGER NOT NULL,
     alerts INTEGER NOT NULL,
     gaps INTEGER NOT NULL,
-    audits INTEGER NOT NULL
+    audits INTEGER NOT NULL,
+    open_alerts INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE reigns (
@@ -69,6 +70,7 @@ CREATE TABLE versions (
     safe INTEGER NOT NULL,
     retry_at_most INTEGER NOT NULL,
     backoff_ms TEXT NOT NULL,
+    timeout_ms INTEGER NOT NULL,
     put_at INTEGER NOT NULL,
     put_by TEXT NOT NULL,
     PRIMARY KEY (job_id, version)
@@ -95,7 +97,10 @@ CREATE TABLE runs (
     succeeded INTEGER NOT NULL,
     needs_confirmation INTEGER NOT NULL,
     cancelled INTEGER NOT NULL,
-    ended_at INTEGER
+    ended_at INTEGER,
+    params TEXT,
+    asked_at INTEGER,
+    redo INTEGER
 ) STRICT;
 
 CREATE TABLE executions (
@@ -188,11 +193,17 @@ CREATE TABLE gaps (
 
 CREATE TABLE alerts (
     alert_id INTEGER PRIMARY KEY,
-    at INTEGER NOT NULL,
     kind INTEGER NOT NULL,
+    about INTEGER NOT NULL,
     job_id INTEGER,
     run_id INTEGER,
-    text TEXT NOT NULL
+    agent_id INTEGER,
+    text TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    last_at INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    cleared_at INTEGER,
+    cleared_by TEXT
 ) STRICT;
 
 CREATE TABLE audit (
@@ -220,7 +231,8 @@ pub(crate) fn create(conn: &Connection, rules: Rules) -> rusqlite::Result<()> {
     conn.execute_batch(&format!(
         "CREATE {unique} INDEX runs_by_fire ON runs (job_id, namespace, fire_time);
          CREATE INDEX runs_open ON runs (job_id, state) WHERE state < {FIRST_FINAL_RUN_STATE};
-         INSERT INTO meta VALUES (1, {SCHEMA_VERSION}, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0);"
+         CREATE UNIQUE INDEX alerts_open ON alerts (kind, about) WHERE cleared_at IS NULL;
+         INSERT INTO meta VALUES (1, {SCHEMA_VERSION}, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0);"
     ))?;
     conn.execute_batch(&views())
 }
@@ -316,6 +328,7 @@ fn run_views() -> Vec<View> {
         "r.reason AS reason".to_owned(),
         "r.execution AS execution".to_owned(),
         format!("{} AS trigger", word::<Trigger>("r.trigger")),
+        "r.params AS params".to_owned(),
         "r.fence AS fence".to_owned(),
         format!("{} AS admitted_at", rfc3339("r.admitted_at")),
         format!("{} AS ended_at", rfc3339("r.ended_at")),
@@ -437,7 +450,12 @@ fn record_views() -> Vec<View> {
         format!("{} AS kind", word::<AlertKind>("l.kind")),
         "j.name AS name".to_owned(),
         "'run-' || l.run_id AS run".to_owned(),
+        "a.name AS agent".to_owned(),
         "l.text AS text".to_owned(),
+        "l.count AS count".to_owned(),
+        format!("{} AS last_at", rfc3339("l.last_at")),
+        format!("{} AS cleared_at", rfc3339("l.cleared_at")),
+        "l.cleared_by AS cleared_by".to_owned(),
     ];
     let audit = vec![
         "u.audit_id AS audit".to_owned(),
@@ -458,7 +476,7 @@ fn record_views() -> Vec<View> {
         (
             "alert_view",
             alert,
-            "alerts l LEFT JOIN jobs j USING (job_id)",
+            "alerts l LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)",
         ),
         (
             "audit_view",

@@ -1,12 +1,14 @@
 //! What the end of an attempt means for its shard, and what its shards mean for a run.
 
-use protocol::attempt::{AttemptOutcome, Exit};
-use protocol::{DurationMs, Rule, WallMs};
+use protocol::attempt::AttemptOutcome;
+use protocol::{AgentName, DurationMs, Rule, WallMs};
 
 use crate::apply::{Context, Stop};
 use crate::command::AlertKind;
-use crate::rows::{RunState, ShardState};
+use crate::ended::Ended;
+use crate::rows::{RunRow, RunState, ShardState};
 use crate::tables::job::Policy;
+use crate::tables::record::On;
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -16,40 +18,15 @@ const FREE_ENDS_MAX: u32 = 10;
 /// Longest wait after such an end.
 const FREE_DELAY_MAX: DurationMs = DurationMs::from_secs(60);
 
-/// How an attempt ended, as far as its shard is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    pub(crate) outcome: AttemptOutcome,
-    pub(crate) exit: Option<Exit>,
-    pub(crate) out_of_memory: bool,
-    pub(crate) started: bool,
-}
-
-impl Ended {
-    /// An end that nobody reported.
-    pub(crate) const fn unheard(outcome: AttemptOutcome) -> Ended {
-        Ended {
-            outcome,
-            exit: None,
-            out_of_memory: false,
-            started: false,
-        }
-    }
-
-    /// Whether the work may have been done in part, without anybody knowing how far.
-    fn is_unknown(self) -> bool {
-        match self.outcome {
-            AttemptOutcome::Lost | AttemptOutcome::TimedOut => true,
-            AttemptOutcome::Interrupted => self.started,
-            AttemptOutcome::Failed => {
-                self.out_of_memory || matches!(self.exit, Some(Exit::Signal(_)))
-            }
-            AttemptOutcome::Succeeded
-            | AttemptOutcome::Cancelled
-            | AttemptOutcome::Refused
-            | AttemptOutcome::NeverStarted => false,
-        }
-    }
+/// What becomes of a shard whose attempt did not succeed.
+enum Verdict {
+    Again {
+        delay: DurationMs,
+        /// At what cost, and when.
+        how: String,
+    },
+    /// Why it is not tried again by itself.
+    Person(String),
 }
 
 /// A shard that may be granted at once.
@@ -74,7 +51,7 @@ impl Context<'_> {
         &mut self,
         run: &mut Run,
         shard: &mut Shard,
-        ended: Ended,
+        ended: Ended<'_>,
     ) -> Result<(), Stop> {
         let (to, reason) = self.judge_end(run, shard, ended)?;
         shard.again = false;
@@ -86,7 +63,7 @@ impl Context<'_> {
         &self,
         run: &Run,
         shard: &mut Shard,
-        ended: Ended,
+        ended: Ended<'_>,
     ) -> Result<(ShardState, Option<String>), Stop> {
         if ended.outcome == AttemptOutcome::Succeeded {
             return Ok((ShardState::Succeeded, None));
@@ -101,47 +78,59 @@ impl Context<'_> {
             return Ok((to, None));
         }
         let policy = self.policy(run.row.job_id, run.row.version)?;
-        Ok(self.judge_failure(&policy, shard, ended))
+        let host = match shard.lease() {
+            Some(lease) => self.agent(lease.agent_id)?.map(|agent| agent.row.name),
+            None => None,
+        };
+        let host = host.as_ref().map_or("its host", AgentName::as_str);
+        let cause = ended.cause(host, policy.timeout);
+        Ok(match self.judge_failure(&policy, shard, ended) {
+            Verdict::Again { delay, how } => {
+                let since = self.at;
+                let why = format!("{cause}; {how}");
+                (ShardState::Pending { since, delay }, Some(why))
+            }
+            Verdict::Person(why) => {
+                let line = ended.last_line();
+                let said = line.map_or_else(String::new, |line| format!("; its last line: {line}"));
+                let why = format!("{cause}; {why}{said}");
+                (ShardState::NeedsConfirmation, Some(why))
+            }
+        })
     }
 
-    fn judge_failure(
-        &self,
-        policy: &Policy,
-        shard: &mut Shard,
-        ended: Ended,
-    ) -> (ShardState, Option<String>) {
-        let outcome = ended.outcome.as_str();
-        let to_person = |reason: String| (ShardState::NeedsConfirmation, Some(reason));
+    fn judge_failure(&self, policy: &Policy, shard: &mut Shard, ended: Ended<'_>) -> Verdict {
         if ended.is_unknown() && !policy.safe && self.rules.on(Rule::UnsafeUnknownGoesToPerson) {
-            return to_person(format!(
-                "{outcome}: nobody knows what it did, and a second run is not declared harmless"
-            ));
+            return Verdict::Person(
+                "nobody knows what it did, and a second run is not declared harmless".to_owned(),
+            );
         }
         if ended.outcome.uses_retry() || !self.rules.on(Rule::InterruptionsAreFree) {
-            if shard.row.retries_used >= policy.retry_at_most {
-                return to_person(format!(
-                    "{outcome}: {} of {} retries used up",
-                    shard.row.retries_used, policy.retry_at_most
-                ));
+            let (used, most) = (shard.row.retries_used, policy.retry_at_most);
+            if used >= most {
+                return Verdict::Person(match most {
+                    0 => "it is not retried (retry.at_most is 0)".to_owned(),
+                    _ => format!("{used} of {most} retries are used up"),
+                });
             }
-            let delay = policy.backoff_after(shard.row.retries_used);
+            let delay = policy.backoff_after(used);
             shard.row.retries_used += 1;
             shard.row.free_ends = 0;
-            return self.again_after(delay, outcome);
+            let how = format!("retry {} of {most} after {delay}", used + 1);
+            return Verdict::Again { delay, how };
         }
         if shard.row.free_ends >= FREE_ENDS_MAX {
-            return to_person(format!(
-                "{outcome}: {FREE_ENDS_MAX} ends in a row that used up no retry"
+            return Verdict::Person(format!(
+                "it has ended {FREE_ENDS_MAX} times in a row without using up a retry"
             ));
         }
         shard.row.free_ends += 1;
-        self.again_after(free_delay(shard.row.free_ends), outcome)
-    }
-
-    fn again_after(&self, delay: DurationMs, outcome: &str) -> (ShardState, Option<String>) {
-        let since = self.at;
-        let why = format!("after {outcome}");
-        (ShardState::Pending { since, delay }, Some(why))
+        let delay = free_delay(shard.row.free_ends);
+        let how = match delay {
+            DurationMs::ZERO => "once more, at no cost of a retry".to_owned(),
+            delay => format!("once more after {delay}, at no cost of a retry"),
+        };
+        Verdict::Again { delay, how }
     }
 
     /// Draws a run's state from the tally of its shards, and writes the run.
@@ -165,6 +154,8 @@ impl Context<'_> {
         let asks = run.row.state == RunState::NeedsConfirmation && run.row.state != before;
         if asks {
             self.ask_person(run)?;
+        } else {
+            self.settle_alerts_of(run)?;
         }
         self.update_run(run)
     }
@@ -177,19 +168,67 @@ impl Context<'_> {
             .find(|shard| shard.row.state == ShardState::NeedsConfirmation);
         let why = first.map_or_else(String::new, |shard| {
             let reason = shard.row.reason.as_deref().unwrap_or("no reason recorded");
-            format!("shard {}: {reason}", shard.row.shard)
+            match run.row.shards {
+                1 => reason.to_owned(),
+                _ => format!("shard {}: {reason}", shard.row.shard),
+            }
         });
-        let text = match run.tally.needs_confirmation {
+        run.row.reason = Some(match run.tally.needs_confirmation {
             0 | 1 => why,
             n => format!("{n} shards need confirmation; {why}"),
-        };
-        run.row.reason = Some(text.clone());
+        });
+        run.row.asked_at = Some(self.at);
+        let plea = self.plea(run)?;
         self.alert(
             AlertKind::NeedsConfirmation,
             Some(run.row.job_id),
             Some(run.row.run_id),
-            &text,
+            &plea,
         )
+    }
+
+    /// What is said to the person whom a run needs: which run, why, and what to do next.
+    pub(crate) fn plea(&self, run: &Run) -> Result<String, Stop> {
+        let title = self.title(&run.row)?;
+        let reason = run.row.reason.as_deref().unwrap_or("no reason recorded");
+        let next = self.what_to_do(&run.row)?;
+        Ok(format!("{title} needs a person: {reason}. {next}"))
+    }
+
+    /// What a person does next about a run that cannot go on by itself.
+    pub(crate) fn what_to_do(&self, run: &RunRow) -> Result<String, Stop> {
+        let id = run.run_id;
+        let safe = self.policy(run.job_id, run.version)?.safe;
+        Ok(if safe {
+            format!("See `matins describe {id}`; to run it again: `matins rerun {id} --failed`")
+        } else {
+            format!(
+                "See what it has done (`matins describe {id}`), then say how it is to be taken: \
+                 `matins confirm {id} --as succeeded|retry|failed`"
+            )
+        })
+    }
+
+    /// A run that asks no more has its answer, and one that has succeeded shows that its job runs
+    /// again.
+    pub(crate) fn settle_alerts_of(&mut self, run: &mut Run) -> Result<(), Stop> {
+        let on = On::Run(run.row.job_id, run.row.run_id);
+        let asked = run.row.state != RunState::NeedsConfirmation && run.row.asked_at.is_some();
+        if asked {
+            run.row.asked_at = None;
+        }
+        if asked || run.row.state.is_final() {
+            self.settle_alert(AlertKind::NeedsConfirmation, on)?;
+        }
+        if run.row.state.is_final() {
+            self.settle_alert(AlertKind::CommandRefused, on)?;
+        }
+        if run.row.state == RunState::Succeeded {
+            for kind in [AlertKind::OverlapSkipped, AlertKind::StartDeadlinePassed] {
+                self.settle_alert_of_earlier(kind, &run.row)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -202,39 +241,5 @@ mod tests {
         let seconds: Vec<i64> = (1..=11).map(|n| free_delay(n).0 / 1000).collect();
         assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
         assert_eq!(free_delay(u32::MAX), FREE_DELAY_MAX);
-    }
-
-    #[test]
-    fn which_ends_leave_it_unknown_what_was_done() {
-        let ended = |outcome, exit, started| Ended {
-            outcome,
-            exit,
-            out_of_memory: false,
-            started,
-        };
-        let without_memory = Ended {
-            out_of_memory: true,
-            ..ended(AttemptOutcome::Failed, Some(Exit::Code(1)), true)
-        };
-        for (end, unknown) in [
-            (ended(AttemptOutcome::Lost, None, false), true),
-            (ended(AttemptOutcome::TimedOut, None, true), true),
-            (ended(AttemptOutcome::Interrupted, None, true), true),
-            (ended(AttemptOutcome::Interrupted, None, false), false),
-            (
-                ended(AttemptOutcome::Failed, Some(Exit::Code(1)), true),
-                false,
-            ),
-            (
-                ended(AttemptOutcome::Failed, Some(Exit::Signal(9)), true),
-                true,
-            ),
-            (without_memory, true),
-            (ended(AttemptOutcome::Failed, None, false), false),
-            (ended(AttemptOutcome::NeverStarted, None, false), false),
-            (ended(AttemptOutcome::Refused, None, false), false),
-        ] {
-            assert_eq!(end.is_unknown(), unknown, "{end:?}");
-        }
     }
 }

@@ -267,14 +267,14 @@ mod tests {
     use protocol::WallMs;
 
     use super::*;
-    use crate::command::{AlertKind, Command, Fire, RaiseAlert};
+    use crate::command::{AlertKind, Command, Fire, On, RaiseAlert};
     use crate::testing::{Bed, MINUTE, fire};
     use crate::{Done, Refusal};
 
     fn alert() -> Proposal {
         let alert = RaiseAlert {
             kind: AlertKind::GivenUp,
-            job_id: None,
+            on: On::All,
             text: String::new(),
         };
         Proposal {

@@ -5,9 +5,10 @@ use protocol::message::Incarnation;
 use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId, Token, WallMs};
 
 use crate::command::{
-    Admit, AttachAgent, BecomeActive, CancelRun, Command, Confirm, Decision, DeleteJob, EndSession,
-    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PauseJob, PutJob, Quarantine, RaiseAlert,
-    Rerun, ResumeJob, RevokeAgent, SkipWaiting, Unplaceable,
+    Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, Decision, DeleteJob,
+    EndSession, Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PauseJob, PutJob, Quarantine,
+    RaiseAlert, Redo, Remind, Rerun, ResumeJob, RevokeAgent, SettleAlerts, SkipWaiting,
+    Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -279,6 +280,7 @@ into_command!(
     AttachAgent,
     BecomeActive,
     CancelRun,
+    ClearAlert,
     Confirm,
     DeleteJob,
     EndSession,
@@ -292,9 +294,12 @@ into_command!(
     PutJob,
     Quarantine,
     RaiseAlert,
+    Redo,
+    Remind,
     Rerun,
     ResumeJob,
     RevokeAgent,
+    SettleAlerts,
     SkipWaiting,
     Unplaceable,
 );

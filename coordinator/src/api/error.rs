@@ -221,6 +221,11 @@ impl ApiError {
                 "name an instant of the schedule to the millisecond, with its offset, or leave it \
                  out for a run of no instant",
             ),
+            RequestError::Params { .. } => ApiError::refused(
+                what,
+                why,
+                "use a parameter that the manifest names under `params`, or add it there first",
+            ),
             RequestError::Unreadable(_) => {
                 ApiError::refused(what, why, "apply the job's manifest anew")
             }
@@ -240,9 +245,10 @@ impl ApiError {
     fn refusal(what: String, why: String, refusal: &Refusal) -> ApiError {
         let remedy = remedy_for(refusal);
         match refusal {
-            Refusal::NoSuchJob { .. } | Refusal::NoSuchRun { .. } | Refusal::NoSuchShard { .. } => {
-                ApiError::not_found(what, why, remedy)
-            }
+            Refusal::NoSuchJob { .. }
+            | Refusal::NoSuchRun { .. }
+            | Refusal::NoSuchShard { .. }
+            | Refusal::NoSuchAlert { .. } => ApiError::not_found(what, why, remedy),
             Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
                 ApiError::changed(what, why, remedy)
@@ -273,6 +279,14 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::VersionMoved { .. } => {
             "look at the version in force (`matins describe JOB`), put your change into it, and \
              apply that"
+        }
+        Refusal::NoSuchAlert { .. } => {
+            "list the alerts (`matins get alerts`) and use one of their ids; cleared ones are kept \
+             for a while only"
+        }
+        Refusal::NotHarmless { .. } => {
+            "look at what the run has done; where a second run does no harm, redo it with force \
+             (`matins redo RUN --force`), and say so in the manifest"
         }
         Refusal::NotInForce { .. } => "apply it without naming a version: the job is made anew",
         Refusal::Paused { .. } => "resume the job first (`matins resume JOB`)",

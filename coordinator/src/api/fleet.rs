@@ -8,14 +8,16 @@ use coordinator_core::clock::Verdict;
 use coordinator_core::dispatch::Standing;
 use coordinator_core::{Core, Request};
 use ledger::{Done, RunState, ShardState};
-use protocol::api::{Agent, Alert, RevokeAnswer, RevokeRequest, Status};
+use protocol::api::{
+    Agent, Alert, ClearAlertAnswer, ClearAlertRequest, RevokeAnswer, RevokeRequest, Status,
+};
 use protocol::{AgentId, Now};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
 use super::error::ApiError;
-use super::input::{AgentPath, Entity, Params, check_asker, check_limit};
+use super::input::{AgentPath, AlertPath, Entity, Params, check_asker, check_limit};
 use super::jobs::out_of_place;
 
 const ALERTS_DEFAULT: u32 = 100;
@@ -24,6 +26,9 @@ const ALERTS_DEFAULT: u32 = 100;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AlertsQuery {
+    /// Those that are cleared too.
+    #[serde(default)]
+    all: bool,
     limit: Option<u32>,
 }
 
@@ -95,15 +100,35 @@ const fn word(standing: Standing) -> &'static str {
     }
 }
 
-/// `GET /api/v1/alerts`: newest first.
+/// `GET /api/v1/alerts`: the open ones, those raised last first; with `all`, the cleared ones too,
+/// the newest first.
 pub(super) async fn alerts(
     State(api): State<Api>,
     Params(query): Params<AlertsQuery>,
 ) -> Result<Json<Vec<Alert>>, ApiError> {
     let what = "listing the alerts";
     let limit = check_limit(what, query.limit.unwrap_or(ALERTS_DEFAULT), "ask for fewer")?;
-    let read = move |reader: &ledger::Reader| reader.alerts(limit);
+    let read = move |reader: &ledger::Reader| reader.alerts(query.all, limit);
     Ok(Json(api.readers.read(what, read).await?))
+}
+
+/// `POST /api/v1/alerts/{id}/clear`
+pub(super) async fn clear_alert(
+    State(api): State<Api>,
+    AlertPath(alert): AlertPath,
+    Entity(body): Entity<ClearAlertRequest>,
+) -> Result<Json<ClearAlertAnswer>, ApiError> {
+    let what = format!("clearing {alert}");
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::ClearAlert {
+        alert,
+        by: body.by,
+        reason: body.reason,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::AlertCleared { changed } => Ok(Json(ClearAlertAnswer { alert, changed })),
+        other => Err(out_of_place(&what, &other)),
+    }
 }
 
 /// `GET /api/v1/status`

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use ledger::ROWS_MAX;
 use protocol::api::IdText;
 use protocol::names::NAME_PART_PATTERN;
-use protocol::{AgentName, JobName, RunId};
+use protocol::{AgentName, AlertId, JobName, RunId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,6 +48,9 @@ pub(crate) struct ShardPath(pub(crate) RunId, pub(crate) u32);
 
 /// `.../agents/{name}`
 pub(crate) struct AgentPath(pub(crate) AgentName);
+
+/// `.../alerts/{id}`
+pub(crate) struct AlertPath(pub(crate) AlertId);
 
 /// The query, all of it known.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -89,6 +92,16 @@ impl<S: Sync> FromRequestParts<S> for AgentPath {
         let what = what(parts);
         let name = path::<String>(parts).await?;
         parse(&what, &name).map(AgentPath)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for AlertPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<AlertPath, ApiError> {
+        let what = what(parts);
+        let id = path::<String>(parts).await?;
+        parse(&what, &id).map(AlertPath)
     }
 }
 
@@ -272,6 +285,12 @@ impl Input for ShardPath {
     fn describe(draft: &mut Draft) {
         draft.path_value::<IdText<RunId>>("id");
         draft.path_value::<u32>("shard");
+    }
+}
+
+impl Input for AlertPath {
+    fn describe(draft: &mut Draft) {
+        draft.path_value::<IdText<AlertId>>("id");
     }
 }
 

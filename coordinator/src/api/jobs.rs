@@ -235,6 +235,7 @@ pub(super) async fn run(
     let request = Request::Run {
         job,
         instant: body.fire_time,
+        params: body.params,
         by: body.by,
         reason: body.reason,
     };

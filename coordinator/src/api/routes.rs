@@ -124,6 +124,16 @@ fn about_runs(routes: Routes) -> Routes {
         )
         .serve(
             Method::POST,
+            "/api/v1/runs/{id}/redo",
+            runs::redo,
+            says(
+                "redo",
+                "Carries out all of the run anew, what succeeded too.",
+            )
+            .refuses(changes),
+        )
+        .serve(
+            Method::POST,
             "/api/v1/runs/{id}/cancel",
             runs::cancel,
             says("cancel_run", "Cancels the run; what runs is interrupted.").refuses(changes),
@@ -164,7 +174,16 @@ fn about_the_fleet(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/alerts",
             fleet::alerts,
-            says("list_alerts", "Alerts, newest first."),
+            says(
+                "list_alerts",
+                "Open alerts, those raised last first; with `all`, the cleared ones too.",
+            ),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/alerts/{id}/clear",
+            fleet::clear_alert,
+            says("clear_alert", "A person has seen to the alert.").refuses(&[NOT_FOUND]),
         )
 }
 

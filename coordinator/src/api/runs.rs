@@ -5,7 +5,9 @@ use axum::extract::State;
 use coordinator_core::Request;
 use ledger::command::{RerunScope, Verdict};
 use ledger::{Done, ROWS_MAX, RunFilter, RunState};
-use protocol::api::{CancelRequest, ConfirmRequest, RerunRequest, Run, RunAnswer, RunDetail};
+use protocol::api::{
+    CancelRequest, ConfirmRequest, RedoAnswer, RedoRequest, RerunRequest, Run, RunAnswer, RunDetail,
+};
 use protocol::{JobName, RunId, WallMs};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -129,19 +131,60 @@ pub(super) async fn rerun(
     RunPath(run_id): RunPath,
     Entity(body): Entity<RerunRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
-    let what = match body.shard {
-        Some(shard) => format!("rerunning shard {shard} of {run_id}"),
-        None => format!("rerunning {run_id}"),
+    let (what, scope) = match (body.shard, body.failed) {
+        (None, false) => (format!("rerunning {run_id}"), RerunScope::Run),
+        (None, true) => (
+            format!("rerunning the failed shards of {run_id}"),
+            RerunScope::Failed,
+        ),
+        (Some(shard), false) => (
+            format!("rerunning shard {shard} of {run_id}"),
+            RerunScope::Shard(shard),
+        ),
+        (Some(shard), true) => {
+            let what = format!("rerunning shard {shard} of {run_id}");
+            let why = "one shard is named, and the failed ones are asked for too";
+            return Err(ApiError::invalid(what, why, "leave out one of the two"));
+        }
     };
     check_asker(&what, &body.by, Some(&body.reason))?;
     let request = Request::Rerun {
         run_id,
-        scope: body.shard.map_or(RerunScope::Run, RerunScope::Shard),
+        scope,
         by: body.by,
         reason: body.reason,
     };
     match api.carry_out(&what, request).await? {
         Done::Rerun { state, .. } => Ok(answer(run_id, state)),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// `POST /api/v1/runs/{id}/redo`
+pub(super) async fn redo(
+    State(api): State<Api>,
+    RunPath(run): RunPath,
+    Entity(body): Entity<RedoRequest>,
+) -> Result<Json<RedoAnswer>, ApiError> {
+    let what = format!("redoing {run}");
+    check_asker(&what, &body.by, Some(&body.reason))?;
+    let request = Request::Redo {
+        run_id: run,
+        by: body.by,
+        reason: body.reason,
+        force: body.force,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::Rerun {
+            execution_id,
+            execution,
+            state,
+        } => Ok(Json(RedoAnswer {
+            run,
+            execution,
+            execution_id,
+            state: state.as_str().to_owned(),
+        })),
         other => Err(out_of_place(&what, &other)),
     }
 }

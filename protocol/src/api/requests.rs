@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{IdText, Rfc3339, Rfc3339OrNull};
 use crate::time::WallMs;
-use crate::{AgentName, ExecutionId, JobId, JobName, RunId};
+use crate::{AgentName, AlertId, ExecutionId, JobId, JobName, RunId};
 
 /// `PUT /jobs/{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,4 +279,23 @@ pub struct PutResourceRequest {
 #[serde(deny_unknown_fields)]
 pub struct DeleteResourceRequest {
     pub by: String,
+}
+
+/// `POST /alerts/{id}/clear`: seen to. Where its matter goes on, it is opened anew the next time that
+/// it is raised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ClearAlertRequest {
+    pub by: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClearAlertAnswer {
+    #[serde(with = "IdText::<AlertId>")]
+    pub alert: AlertId,
+    /// False where it had been cleared before.
+    pub changed: bool,
 }

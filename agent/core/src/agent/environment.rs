@@ -11,6 +11,11 @@ pub(super) fn environment(work: &Work, token: Token, path: &str) -> Vec<(String,
         // A job that wants local time reads its own zone below, never the machine's.
         ("TZ", "UTC".to_owned()),
         ("MATINS_JOB", work.job.to_string()),
+        // The same before and after a rename: what a job's own database knows it by.
+        (
+            "MATINS_JOB_ID",
+            work.first_name.as_ref().unwrap_or(&work.job).to_string(),
+        ),
         ("MATINS_FIRE_TIME", work.fire_time.to_rfc3339()),
         ("MATINS_TIMEZONE", work.timezone.clone()),
         ("MATINS_SHARD", work.shard.to_string()),
@@ -31,6 +36,9 @@ pub(super) fn environment(work: &Work, token: Token, path: &str) -> Vec<(String,
     }
     if let Some(fence) = work.fence {
         env.push(("MATINS_FENCE", fence.to_string()));
+    }
+    if let Some(redo) = work.redo {
+        env.push(("MATINS_REDO", redo.to_string()));
     }
     env.into_iter()
         .map(|(name, value)| (name.to_owned(), value))
@@ -54,6 +62,7 @@ mod tests {
         let work = work();
         for (name, expected) in [
             ("MATINS_JOB", "settlement/reconcile"),
+            ("MATINS_JOB_ID", "settlement/reconcile"),
             ("MATINS_FIRE_TIME", "2026-11-29T15:30:00Z"),
             ("MATINS_NOMINAL_TIME", "2026-11-29T23:30:00"),
             ("MATINS_TIMEZONE", "Asia/Shanghai"),
@@ -73,6 +82,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rename_changes_the_name_and_not_the_id_and_a_redo_is_numbered() {
+        let mut renamed = work();
+        renamed.first_name = Some("finance/old".parse().unwrap());
+        renamed.redo = Some(40);
+        for (name, expected) in [
+            ("MATINS_JOB", "settlement/reconcile"),
+            ("MATINS_JOB_ID", "finance/old"),
+            ("MATINS_REDO", "40"),
+        ] {
+            assert_eq!(value(&renamed, name).as_deref(), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
     fn what_does_not_apply_is_unset_and_the_key_survives_a_retry() {
         let first = work();
         let mut other = first.clone();
@@ -80,6 +103,7 @@ mod tests {
         other.nominal.clear();
         other.attempt = 3;
         assert_eq!(value(&other, "MATINS_FENCE"), None);
+        assert_eq!(value(&other, "MATINS_REDO"), None);
         assert_eq!(value(&other, "MATINS_NOMINAL_TIME"), None);
         assert_eq!(
             value(&first, "MATINS_IDEMPOTENCY_KEY"),

@@ -22,6 +22,7 @@ pub(in crate::agent) fn work() -> Work {
         user: None,
         limits: Limits::default(),
         job: "settlement/reconcile".parse().unwrap(),
+        first_name: None,
         run_id: RunId(12),
         execution_id: ExecutionId(9),
         fire_time: WallMs::parse_rfc3339("2026-11-29T15:30:00Z").unwrap(),
@@ -32,6 +33,7 @@ pub(in crate::agent) fn work() -> Work {
         attempt: 2,
         trigger: Trigger::Scheduled,
         fence: Some(41),
+        redo: None,
         exec: vec![
             "/opt/reconcile".to_owned(),
             "--shard".to_owned(),

@@ -131,9 +131,11 @@ impl Site {
         let runs = rounds.map(|&job_id| {
             ledger::Command::ManualRun(ManualRun {
                 job_id,
+                version: 1,
                 instant: None,
                 nominal: Vec::new(),
                 start_deadline: Some(DurationMs::from_secs(3600)),
+                params: std::collections::BTreeMap::new(),
                 by: "bench".to_owned(),
                 reason: "to be measured".to_owned(),
             })

@@ -466,6 +466,7 @@ pub(crate) fn run_now(job: &str) -> Request {
     Request::Run {
         job: job_name(job),
         instant: None,
+        params: std::collections::BTreeMap::new(),
         by: "ada".to_owned(),
         reason: "to see".to_owned(),
     }

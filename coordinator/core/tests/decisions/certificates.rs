@@ -1,8 +1,8 @@
 //! Certificates that end soon.
 
-use ledger::command::{AlertKind, Command};
+use ledger::command::{AlertKind, Command, On, Over};
 use protocol::message::AgentMessage;
-use protocol::{DurationMs, Lifetime};
+use protocol::{AgentId, DurationMs, Lifetime};
 
 use crate::bench::{Bench, attach};
 
@@ -57,9 +57,23 @@ fn who_is_not_there_is_not_told_of_and_a_new_certificate_ends_the_matter() {
     bench.disconnect(conn);
     bench.pass(61_000);
     assert!(told(&bench).is_empty());
+    let conn = bench.connect_with("h1", soon);
+    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.pass(61_000);
+    assert_eq!(told(&bench).len(), 1);
+    bench.disconnect(conn);
     let renewed = ends_in(&bench, 300);
     let conn = bench.connect_with("h1", renewed);
     bench.says(conn, AgentMessage::Attach(attach(&[])));
     bench.pass(61_000);
-    assert!(told(&bench).is_empty());
+    assert_eq!(told(&bench).len(), 1);
+    let agents: Vec<AgentId> = bench.core.working_set().agents.keys().copied().collect();
+    let over = bench.logged(|command| match command {
+        Command::SettleAlerts(settle) if settle.kind == AlertKind::CertificateEnds => {
+            Some(settle.over.clone())
+        }
+        _ => None,
+    });
+    let of_agent = Over::These(vec![On::Agent(agents[0])]);
+    assert_eq!(over, [Over::These(vec![On::All]), of_agent]);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ledger::RunState;
-use ledger::command::{AlertKind, Command};
+use ledger::command::{AlertKind, Command, On};
 use protocol::{DurationMs, JobId};
 
 use crate::bench::Bench;
@@ -108,10 +108,10 @@ fn a_job_that_cannot_be_read_stands_still_loudly_and_alone() {
     assert_eq!(fires(&bench), 1);
     assert_eq!(bench.core.next_fire(JobId(1)), None);
     let alerts = bench.logged(|command| match command {
-        Command::RaiseAlert(alert) => Some((alert.job_id, alert.text.clone())),
+        Command::RaiseAlert(alert) => Some((alert.on, alert.text.clone())),
         _ => None,
     });
-    let [(Some(JobId(1)), text)] = &alerts[..] else {
+    let [(On::Job(JobId(1)), text)] = &alerts[..] else {
         panic!("{alerts:?}")
     };
     assert!(text.starts_with("t/a does not fire: "), "{text}");

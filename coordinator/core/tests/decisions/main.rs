@@ -9,6 +9,7 @@ mod certificates;
 mod dispatch;
 mod expiry;
 mod fires;
+mod people;
 mod receipts;
 mod reigns;
 mod requests;

@@ -32,6 +32,7 @@ fn run_at(name: &str, instant: WallMs) -> Request {
     Request::Run {
         job: job_name(name),
         instant: Some(instant),
+        params: std::collections::BTreeMap::new(),
         by: "ada".to_owned(),
         reason: "to see".to_owned(),
     }

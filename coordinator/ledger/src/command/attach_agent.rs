@@ -6,11 +6,13 @@ use protocol::{AgentId, AgentName, Rule, SessionId, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, TEXT_BYTES_MAX, malformed};
+use crate::command::AlertKind;
+use crate::ended::Ended;
 use crate::outcome::Done;
 use crate::rows::AgentRow;
-use crate::settle::Ended;
 use crate::tables::agent::{Agent, Session};
 use crate::tables::attempt::find_attempt;
+use crate::tables::record::On;
 use crate::tables::shard::Shard;
 
 /// An agent attaches: a new session begins, the one before is dead, and leases are reconciled
@@ -115,6 +117,7 @@ impl AttachAgent {
             },
             barred_reason: None,
         })?;
+        context.settle_alert(AlertKind::FlappingLeader, On::Agent(agent_id))?;
         context.insert_session(&Session {
             session,
             agent_id,
@@ -181,7 +184,7 @@ fn release(
 ) -> Result<(), Stop> {
     context.end_attempt_unheard(token, outcome, "the host attached without it")?;
     let mut run = context.run(shard.row.run_id)?;
-    context.settle(&mut run, shard, Ended::unheard(outcome))
+    context.settle(&mut run, shard, Ended::unheard(outcome, None))
 }
 
 #[cfg(test)]

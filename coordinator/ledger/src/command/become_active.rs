@@ -64,7 +64,7 @@ fn tell_of_silence(context: &mut Context<'_>, agent: &AgentRow) -> Result<(), St
         "{} holds leases and has not been heard of through {SEVERAL} changes of leader",
         agent.name
     );
-    context.alert(AlertKind::FlappingLeader, None, None, &text)
+    context.alert_of_agent(AlertKind::FlappingLeader, agent.agent_id, &text)
 }
 
 #[cfg(test)]

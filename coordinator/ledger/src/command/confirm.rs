@@ -2,6 +2,7 @@ use protocol::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
+use crate::command::AlertKind;
 use crate::outcome::Done;
 use crate::rows::{RunState, ShardState};
 use crate::settle::pending_at;
@@ -59,6 +60,11 @@ impl Confirm {
                 context.roll_up(&mut run)?;
             }
         }
+        // Of a run that goes on, every shard that asked has its answer.
+        if run.row.state.is_live() && run.tally.needs_confirmation == 0 {
+            let on = On::Run(run.row.job_id, self.run_id);
+            context.settle_alert(AlertKind::NeedsConfirmation, on)?;
+        }
         context.audit(Audit {
             by,
             action: self.verdict.action(),
@@ -112,6 +118,7 @@ impl Confirm {
                 None => context.make_ready(run)?,
             }
         }
+        context.settle_alerts_of(run)?;
         context.update_run(run)
     }
 }

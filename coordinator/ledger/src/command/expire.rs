@@ -3,8 +3,8 @@ use protocol::{Rule, RunId, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
+use crate::ended::Ended;
 use crate::outcome::{Done, Refusal};
-use crate::settle::Ended;
 
 /// Ends a lease whose agent was silent for too long. Conditional on the token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,11 @@ impl Expire {
             .ok_or(Refusal::NotCurrent { token: self.token })?;
         let outcome = AttemptOutcome::Lost;
         context.end_attempt_unheard(lease.token, outcome, clip(&self.reason))?;
-        context.settle(&mut run, &mut shard, Ended::unheard(outcome))?;
+        context.settle(
+            &mut run,
+            &mut shard,
+            Ended::unheard(outcome, Some(&self.reason)),
+        )?;
         Ok(Done::Expired)
     }
 }

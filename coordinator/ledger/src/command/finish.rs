@@ -5,9 +5,9 @@ use protocol::{AgentId, Rule, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
+use crate::ended::Ended;
 use crate::outcome::{Done, Refusal};
 use crate::rows::ShardState;
-use crate::settle::Ended;
 use crate::tables::attempt::Attempt;
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
@@ -111,12 +111,14 @@ fn has_started(end: &AttemptEnd, attempt: &Attempt) -> bool {
     end.started_at.is_some() || attempt.started_at.is_some()
 }
 
-fn ended(end: &AttemptEnd, attempt: &Attempt) -> Ended {
+fn ended<'a>(end: &'a AttemptEnd, attempt: &Attempt) -> Ended<'a> {
     Ended {
         outcome: end.outcome,
         exit: end.exit,
         out_of_memory: end.out_of_memory,
         started: has_started(end, attempt),
+        reason: end.reason.as_deref(),
+        tail: &end.tail,
     }
 }
 
@@ -249,13 +251,86 @@ mod tests {
         }
         at.finish(AttemptOutcome::TimedOut);
         assert_eq!(at.bed.run(at.run).state, RunState::NeedsConfirmation);
-        let why = "shard 0: timed_out: 2 of 2 retries used up";
+        let why = "timed out after 1m on h1; 2 of 2 retries are used up";
         assert_eq!(at.bed.run(at.run).reason.as_deref(), Some(why));
         assert_eq!(
             at.bed.view("SELECT kind, run, text FROM alert_view"),
-            [format!("needs_confirmation|run-1|{why}")]
+            [format!(
+                "needs_confirmation|run-1|team/job@1970-01-01T00:01:00Z (run-1) needs a person: \
+                 {why}. See `matins describe run-1`; to run it again: `matins rerun run-1 --failed`"
+            )]
         );
         assert_eq!(at.bed.shard(at.run, 0).attempts, 3);
+    }
+
+    #[test]
+    fn who_is_called_reads_the_cause_the_host_and_the_last_line_first() {
+        for (yaml, end, expected) in [
+            (
+                "retry: { at_most: 0, backoff: [1s] }",
+                AttemptEnd {
+                    exit: Some(Exit::Code(3)),
+                    tail: "connecting\npsql: error: no route to host\n\n".to_owned(),
+                    ..end(AttemptOutcome::Failed)
+                },
+                "exit 3 on h1; it is not retried (retry.at_most is 0); \
+                 its last line: psql: error: no route to host",
+            ),
+            (
+                UNSAFE,
+                AttemptEnd {
+                    exit: Some(Exit::Signal(9)),
+                    ..end(AttemptOutcome::Failed)
+                },
+                "killed by signal 9 (SIGKILL) on h1; nobody knows what it did, and a second run is \
+                 not declared harmless",
+            ),
+        ] {
+            let mut at = granted(Bed::new(), yaml);
+            at.bed.ok(finish(at.agent.0, at.token, end));
+            assert_eq!(at.bed.run(at.run).reason.as_deref(), Some(expected));
+        }
+        let alert = |bed: &Bed| bed.view("SELECT text FROM alert_view").concat();
+        let mut at = granted(Bed::new(), UNSAFE);
+        at.expire();
+        let told = alert(&at.bed);
+        assert!(
+            told.contains("lost on h1: silent for 60 s; nobody knows"),
+            "{told}"
+        );
+        assert!(
+            told.ends_with(
+                "then say how it is to be taken: `matins confirm run-1 --as succeeded|retry|failed`"
+            ),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn what_is_tried_again_says_why_and_when() {
+        let mut at = granted(Bed::new(), "");
+        at.finish(AttemptOutcome::Failed);
+        assert_eq!(
+            at.bed.shard(at.run, 0).reason.as_deref(),
+            Some("exit 1 on h1; retry 1 of 2 after 1s")
+        );
+        at.grant();
+        at.finish(AttemptOutcome::Interrupted);
+        assert_eq!(
+            at.bed.shard(at.run, 0).reason.as_deref(),
+            Some("interrupted on h1; once more, at no cost of a retry")
+        );
+    }
+
+    #[test]
+    fn an_alert_ends_when_its_run_does_however_that_comes() {
+        let open = |bed: &Bed| bed.view("SELECT count(*) FROM alerts WHERE cleared_at IS NULL");
+        let mut at = granted(Bed::new(), UNSAFE);
+        at.expire();
+        assert_eq!(open(&at.bed), ["1"]);
+        at.finish(AttemptOutcome::Succeeded);
+        assert_eq!(at.bed.state(at.run), "succeeded");
+        assert_eq!(open(&at.bed), ["0"]);
     }
 
     #[test]

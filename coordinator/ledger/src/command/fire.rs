@@ -3,8 +3,10 @@ use protocol::{DurationMs, JobId, Rule, WallMs};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
+use crate::command::AlertKind;
 use crate::decisions::{Stretch, compare};
 use crate::outcome::{Done, Refusal};
+use crate::tables::record::On;
 
 /// Settles every instant of `version` in (`from`, `through`]: a compare-and-swap on (version,
 /// watermark) that writes runs and gaps and moves the watermark in one command.
@@ -85,6 +87,7 @@ impl Fire {
             through: self.through,
         };
         let runs = context.write_decisions(stretch, &self.decisions)?;
+        context.settle_alert(AlertKind::FireRefused, On::Job(self.job_id))?;
         if context.rules.on(Rule::RunAndWatermarkTogether) {
             job.fired_through = self.through;
             context.update_job(&job)?;
@@ -231,12 +234,14 @@ mod tests {
                 }
             );
             let skipped = states.iter().filter(|s| **s == Skipped).count();
-            let alerts = bed.view("SELECT kind, run, name, text FROM alert_view");
-            assert_eq!(alerts.len(), skipped);
+            let alerts = bed.view("SELECT kind, count, run, name, text FROM alert_view");
+            assert_eq!(alerts.len(), usize::from(skipped > 0));
             if let Some(alert) = alerts.first() {
                 assert_eq!(
                     alert,
-                    "overlap_skipped|run-2|team/job|1970-01-01T00:02:00Z was skipped: run-1 was still live"
+                    "overlap_skipped|2|run-3|team/job|team/job@1970-01-01T00:03:00Z (run-3) was \
+                     skipped: run-1 was still live, and the overlap policy is forbid. See \
+                     `matins describe run-1`; to run what was skipped: `matins rerun run-3`"
                 );
                 assert_eq!(
                     bed.view("SELECT reason FROM runs WHERE run_id = 2"),
@@ -310,7 +315,9 @@ mod tests {
         assert_eq!(
             bed.view("SELECT kind, text FROM alert_view"),
             [
-                "given_up|6 instants after 1970-01-01T00:00:00Z through 1970-01-01T00:07:00Z were given up"
+                "given_up|team/job: 6 instants after 1970-01-01T00:00:00Z through \
+                 1970-01-01T00:07:00Z were given up. To run one of them: \
+                 `matins run team/job --at TIME`"
             ]
         );
         assert_eq!(
@@ -334,7 +341,9 @@ mod tests {
         assert_eq!(
             bed.view("SELECT text FROM alert_view"),
             [
-                "an unknown number of instants after 1970-01-01T00:00:00Z through 1970-01-01T00:03:00Z were given up"
+                "team/job: an unknown number of instants after 1970-01-01T00:00:00Z through \
+                 1970-01-01T00:03:00Z were given up. To run one of them: \
+                 `matins run team/job --at TIME`"
             ]
         );
     }

@@ -1,9 +1,11 @@
+use std::collections::BTreeMap;
+
 use protocol::attempt::Trigger;
 use protocol::{DurationMs, JobId, Rule, WallMs};
 use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
 
-use crate::apply::{Context, Stop, clip};
+use crate::apply::{Context, Stop, clip, malformed};
 use crate::codes::Coded;
 use crate::decisions::NewRun;
 use crate::outcome::{Done, Refusal};
@@ -15,18 +17,28 @@ use crate::tables::record::{Audit, On};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManualRun {
     pub job_id: JobId,
+    /// The version that instant and parameters were judged by.
+    pub version: u32,
     /// An instant of the schedule in the past; the proposer has checked that the schedule names
     /// it. `None`: a run of its own in the manual namespace, its fire time that of the command.
     pub instant: Option<WallMs>,
     pub nominal: Vec<String>,
     pub start_deadline: Option<DurationMs>,
+    /// Values instead of the manifest's own, of parameters that it names; the proposer has
+    /// checked that.
+    pub params: BTreeMap<String, String>,
     pub by: String,
     pub reason: String,
 }
 
+/// Most parameters that one run may be given, and the longest value, in bytes.
+const PARAMS_MAX: usize = 50;
+const PARAM_BYTES_MAX: usize = 1000;
+
 impl ManualRun {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let job = context.job(self.job_id)?;
+        self.check(&job)?;
         let policy = context.policy(job.job_id, job.version)?;
         let (namespace, fire_time) = self.place(context, &job)?;
         let behind = match context.judge_new(job.job_id, policy.overlap)? {
@@ -50,6 +62,7 @@ impl ManualRun {
             trigger: Trigger::Manual,
             start_deadline: self.start_deadline,
             shards: policy.shards,
+            params: &self.params,
             asked: Some((by, reason)),
         };
         let (run_id, state) = context.write_admitted(&new, behind)?;
@@ -62,6 +75,27 @@ impl ManualRun {
         Ok(Done::RunStarted { run_id, state })
     }
 
+    fn check(&self, job: &JobRow) -> Result<(), Stop> {
+        if job.version != self.version {
+            return Err(Refusal::VersionMoved {
+                expected: self.version,
+                version: job.version,
+            }
+            .into());
+        }
+        let long = |text: &String| text.len() > PARAM_BYTES_MAX;
+        let too_long = self
+            .params
+            .iter()
+            .any(|(name, value)| long(name) || long(value));
+        if self.params.len() > PARAMS_MAX || too_long {
+            return Err(malformed(format!(
+                "a run has at most {PARAMS_MAX} parameters of at most {PARAM_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(())
+    }
+
     fn place(&self, context: &Context<'_>, job: &JobRow) -> Result<(Namespace, WallMs), Stop> {
         match self.instant {
             None => Ok((Namespace::Manual, context.free_manual_time(job.job_id)?)),
@@ -69,6 +103,12 @@ impl ManualRun {
                 if fire_time > job.fired_through
                     && context.rules.on(Rule::ManualRunsStayInThePast) =>
             {
+                if job.is_paused() {
+                    return Err(Refusal::Paused {
+                        job: job.name.to_string(),
+                    }
+                    .into());
+                }
                 Err(Refusal::InFuture {
                     fire_time,
                     fired_through: job.fired_through,
@@ -108,9 +148,11 @@ mod tests {
     fn manual(job_id: JobId, minute: Option<i64>) -> ManualRun {
         ManualRun {
             job_id,
+            version: 1,
             instant: minute.map(|minute| WallMs(minute * MINUTE)),
             nominal: Vec::new(),
             start_deadline: None,
+            params: BTreeMap::new(),
             by: "ada".to_owned(),
             reason: "the file came late".to_owned(),
         }
@@ -198,6 +240,56 @@ mod tests {
             bed.view("SELECT namespace, fire_time FROM runs WHERE namespace = 1"),
             ["1|300000", "1|300001", "1|300002"]
         );
+    }
+
+    #[test]
+    fn its_parameters_stay_with_the_run() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let given = |value: &str| BTreeMap::from([("region".to_owned(), value.to_owned())]);
+        let run = |params| ManualRun {
+            params,
+            ..manual(job, None)
+        };
+        assert!(matches!(
+            bed.refused(run(given(&"x".repeat(1001)))),
+            Refusal::Malformed { .. }
+        ));
+        bed.ok(run(given("east")));
+        assert_eq!(bed.run(RunId(1)).params, given("east"));
+        assert_eq!(
+            bed.view("SELECT params ->> 'region' FROM run_view"),
+            ["east"]
+        );
+        let later = ManualRun {
+            version: 2,
+            ..manual(job, None)
+        };
+        assert_eq!(
+            bed.refused(later),
+            Refusal::VersionMoved {
+                expected: 2,
+                version: 1
+            }
+        );
+    }
+
+    #[test]
+    fn a_paused_job_is_run_for_people_but_not_for_what_the_pause_has_not_settled() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: queue");
+        bed.fire(job, 5);
+        bed.ok(crate::command::PauseJob {
+            job_id: job,
+            by: "ada".to_owned(),
+            reason: String::new(),
+        });
+        bed.ok(manual(job, None));
+        bed.ok(manual(job, Some(3)));
+        assert!(matches!(
+            bed.refused(manual(job, Some(6))),
+            Refusal::Paused { .. }
+        ));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod admit;
 mod attach_agent;
 mod become_active;
 mod cancel_run;
+mod clear_alert;
 mod confirm;
 mod delete_job;
 mod end_session;
@@ -23,9 +24,12 @@ mod pause_job;
 mod put_job;
 mod quarantine;
 mod raise_alert;
+mod redo;
+mod remind;
 mod rerun;
 mod resume_job;
 mod revoke_agent;
+mod settle_alerts;
 mod skip_waiting;
 mod unplaceable;
 
@@ -33,6 +37,7 @@ pub use admit::Admit;
 pub use attach_agent::AttachAgent;
 pub use become_active::BecomeActive;
 pub use cancel_run::CancelRun;
+pub use clear_alert::ClearAlert;
 pub use confirm::{Confirm, Verdict};
 pub use delete_job::DeleteJob;
 pub use end_session::EndSession;
@@ -47,11 +52,16 @@ pub(crate) use put_job::PutCase;
 pub use put_job::{PutJob, Settlement};
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};
+pub use redo::Redo;
+pub use remind::Remind;
 pub use rerun::{Rerun, RerunScope};
 pub use resume_job::ResumeJob;
 pub use revoke_agent::RevokeAgent;
+pub use settle_alerts::{Over, SettleAlerts};
 pub use skip_waiting::SkipWaiting;
 pub use unplaceable::Unplaceable;
+
+pub use crate::tables::record::On;
 
 /// A command on its way into the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,7 +98,11 @@ pub enum Command {
     RevokeAgent(RevokeAgent),
     ManualRun(ManualRun),
     Rerun(Rerun),
+    Redo(Redo),
     CancelRun(CancelRun),
     Confirm(Confirm),
     RaiseAlert(RaiseAlert),
+    Remind(Remind),
+    SettleAlerts(SettleAlerts),
+    ClearAlert(ClearAlert),
 }

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use jobs::{Manifest, Shards};
+use jobs::{Begins, Manifest, Shards};
 use protocol::{JobName, Rule, WallMs};
 use serde::{Deserialize, Serialize};
 
-use super::Decision;
+use super::{AlertKind, Decision};
 use crate::apply::{Context, Stop, clip, malformed};
 use crate::decisions::{SHARDS_MAX, Stretch, compare};
 use crate::outcome::{Done, PutKind, Refusal};
@@ -69,6 +69,9 @@ impl PutJob {
             PutCase::Rename(job) => (self.succeed(context, job)?, PutKind::Renamed),
             PutCase::Change(job) => (self.succeed(context, job)?, PutKind::Changed),
         };
+        for kind in [AlertKind::UnreadableJob, AlertKind::FireRefused] {
+            context.settle_alert(kind, On::Job(job.job_id))?;
+        }
         context.audit(Audit {
             by: clip(&self.by),
             action: "put job",
@@ -116,6 +119,15 @@ impl PutJob {
         context.insert_job(&job)?;
         context.name_job(&job.name, job.job_id)?;
         self.write_version(context, &job)?;
+        self.begin_paused(context, job)
+    }
+
+    /// A job that its manifest brings in is to be looked at before it fires.
+    fn begin_paused(&self, context: &mut Context<'_>, mut job: JobRow) -> Result<JobRow, Stop> {
+        if self.manifest.begins == Begins::Paused {
+            let why = "its manifest says `begins: paused`";
+            context.write_pause(&mut job, Some((clip(&self.by), why)))?;
+        }
         Ok(job)
     }
 
@@ -123,7 +135,8 @@ impl PutJob {
     fn revive(&self, context: &mut Context<'_>, mut job: JobRow) -> Result<JobRow, Stop> {
         job.fired_through = job.fired_through.max(self.cut_over);
         job.deleted = false;
-        self.put_in_force(context, job)
+        let job = self.put_in_force(context, job)?;
+        self.begin_paused(context, job)
     }
 
     /// The version in force ends, with everything settled that it owed, and this one begins.
@@ -451,6 +464,28 @@ mod tests {
                 WallMs(through * MINUTE)
             );
         }
+    }
+
+    #[test]
+    fn a_manifest_may_begin_its_job_paused_and_has_no_say_afterwards() {
+        let mut bed = Bed::new();
+        let paused = |bed: &Bed| bed.set.jobs[&JobId(1)].is_paused();
+        bed.ok(put("t/a", "begins: paused", 0));
+        assert!(paused(&bed));
+        assert_eq!(
+            bed.view("SELECT paused_by, paused_reason FROM job_view"),
+            ["ada|its manifest says `begins: paused`"]
+        );
+        bed.ok(settled(put("t/a", "shards: 2", 0), 1, 0, &[]));
+        assert!(paused(&bed));
+        delete(&mut bed, 2, 0, 8);
+        bed.ok(put("t/a", "", 9));
+        assert!(!paused(&bed));
+        bed.ok(settled(put("t/a", "begins: paused", 9), 3, 9, &[]));
+        assert!(!paused(&bed));
+        delete(&mut bed, 4, 9, 9);
+        bed.ok(put("t/a", "begins: paused", 9));
+        assert!(paused(&bed));
     }
 
     #[test]

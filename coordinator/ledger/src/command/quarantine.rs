@@ -22,9 +22,9 @@ impl Quarantine {
             return Err(refusal.into());
         }
         let reason = clip(&self.reason);
-        context.bar(&self.name, Bar::Quarantined, reason)?;
+        let agent_id = context.bar(&self.name, Bar::Quarantined, reason)?;
         let text = format!("{} is quarantined: {reason}", self.name);
-        context.alert(AlertKind::DuplicateAgent, None, None, &text)?;
+        context.alert_of_agent(AlertKind::DuplicateAgent, agent_id, &text)?;
         Ok(Done::Quarantined)
     }
 }

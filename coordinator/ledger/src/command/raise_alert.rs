@@ -1,14 +1,14 @@
-use protocol::JobId;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
 use crate::outcome::Done;
+use crate::tables::record::On;
 
 /// Records something a person should know that no other command records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RaiseAlert {
     pub kind: AlertKind,
-    pub job_id: Option<JobId>,
+    pub on: On,
     pub text: String,
 }
 
@@ -63,33 +63,133 @@ impl AlertKind {
 
 impl RaiseAlert {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        context.alert(self.kind, self.job_id, None, clip(&self.text))?;
+        context.raise(self.kind, self.on, clip(&self.text))?;
         Ok(Done::AlertRaised)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::WallMs;
+    use protocol::{AgentId, RunId, WallMs};
 
     use super::*;
+    use crate::Proposal;
+    use crate::command::{ClearAlert, Command, Over, SettleAlerts};
     use crate::testing::Bed;
 
+    fn raise(kind: AlertKind, on: On, text: &str) -> RaiseAlert {
+        let text = text.to_owned();
+        RaiseAlert { kind, on, text }
+    }
+
     #[test]
-    fn an_alert_is_kept_with_its_job_and_a_bounded_text() {
+    fn an_alert_is_kept_with_what_it_is_about_and_a_bounded_text() {
         let mut bed = Bed::new();
         let job = bed.job("");
         bed.at = WallMs(1500);
-        for (job_id, text) in [(Some(job), "x".to_owned()), (None, "ä".repeat(5000))] {
-            let kind = AlertKind::UnreadableJob;
-            assert_eq!(bed.ok(RaiseAlert { kind, job_id, text }), Done::AlertRaised);
+        for (kind, on, text) in [
+            (AlertKind::UnreadableJob, On::Job(job), "x".to_owned()),
+            (AlertKind::ClockBehind, On::All, "ä".repeat(5000)),
+        ] {
+            assert_eq!(bed.ok(raise(kind, on, &text)), Done::AlertRaised);
         }
         assert_eq!(
             bed.view("SELECT alert, at, kind, name, length(text) FROM alert_view"),
             [
                 "alert-1|1970-01-01T00:00:01.500Z|unreadable_job|team/job|1",
-                "alert-2|1970-01-01T00:00:01.500Z|unreadable_job|-|1024",
+                "alert-2|1970-01-01T00:00:01.500Z|clock_behind|-|1024",
             ]
+        );
+    }
+
+    #[test]
+    fn a_matter_that_is_open_counts_up_and_one_that_was_over_is_opened_anew() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let skipped = |run, text: &str| {
+            let on = On::Run(job, RunId(run));
+            raise(AlertKind::OverlapSkipped, on, text)
+        };
+        for (at, run) in [(1000, 1), (2000, 2), (3000, 3)] {
+            bed.at = WallMs(at);
+            let text = format!("skipped {run}");
+            bed.ok(skipped(run, &text));
+        }
+        let shown = "SELECT alert, run, text, count, at, last_at FROM alert_view";
+        assert_eq!(
+            bed.view(shown),
+            ["alert-1|run-3|skipped 3|3|1970-01-01T00:00:01.000Z|1970-01-01T00:00:03.000Z"]
+        );
+        let clear = || ClearAlert {
+            alert_id: protocol::AlertId(1),
+            by: "ada".to_owned(),
+            reason: String::new(),
+        };
+        assert_eq!(bed.ok(clear()), Done::AlertCleared { changed: true });
+        assert_eq!(bed.ok(clear()), Done::AlertCleared { changed: false });
+        bed.ok(skipped(4, "skipped 4"));
+        assert_eq!(
+            bed.view("SELECT alert, count, cleared_at, cleared_by FROM alert_view"),
+            ["alert-1|3|1970-01-01T00:00:03.000Z|ada", "alert-2|1|-|-"]
+        );
+    }
+
+    #[test]
+    fn runs_are_matters_of_their_own_and_agents_too() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        for run in [1, 2] {
+            let on = On::Run(job, RunId(run));
+            bed.ok(raise(AlertKind::CommandRefused, on, "stuck"));
+            let on = On::Agent(AgentId(run));
+            bed.ok(raise(AlertKind::CertificateEnds, on, "ends"));
+        }
+        bed.ok(raise(AlertKind::CertificateEnds, On::All, "ends"));
+        assert_eq!(bed.view("SELECT count(*) FROM alerts"), ["5"]);
+        bed.ok(SettleAlerts {
+            kind: AlertKind::CertificateEnds,
+            over: Over::AllBut(vec![On::Agent(AgentId(2))]),
+        });
+        assert_eq!(
+            bed.view("SELECT alert_id FROM alerts WHERE cleared_at IS NULL"),
+            ["1", "3", "4"]
+        );
+        bed.ok(SettleAlerts {
+            kind: AlertKind::CommandRefused,
+            over: Over::These(vec![On::Run(job, RunId(2)), On::Run(job, RunId(9))]),
+        });
+        assert_eq!(
+            bed.view("SELECT alert_id FROM alerts WHERE cleared_at IS NULL"),
+            ["1", "4"]
+        );
+    }
+
+    #[test]
+    fn of_the_cleared_only_the_newest_are_kept_and_every_open_one() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        let stuck = |run| raise(AlertKind::CommandRefused, On::Run(job, RunId(run)), "stuck");
+        let over = SettleAlerts {
+            kind: AlertKind::CommandRefused,
+            over: Over::AllBut(Vec::new()),
+        };
+        let stays = raise(AlertKind::FireRefused, On::Job(job), "refused");
+        let commands = [Command::from(stays)]
+            .into_iter()
+            .chain((2..10_496).map(|run| stuck(run).into()))
+            .chain([over.into()]);
+        let batch: Vec<Proposal> = commands
+            .map(|command| Proposal {
+                epoch: None,
+                at: WallMs(0),
+                command,
+            })
+            .collect();
+        bed.store.propose(&batch).unwrap();
+        bed.ok(raise(AlertKind::ClockBehind, On::All, "behind"));
+        assert_eq!(
+            bed.view("SELECT count(*), min(alert_id) FROM alerts"),
+            ["10001|1"]
         );
     }
 }

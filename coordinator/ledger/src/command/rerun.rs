@@ -2,7 +2,8 @@ use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{Rule, RunId};
 use serde::{Deserialize, Serialize};
 
-use crate::apply::{Context, Stop, clip, malformed};
+use crate::again::Asked;
+use crate::apply::{Context, Stop, clip};
 use crate::outcome::{Done, Refusal};
 use crate::rows::{Lease, RunState, ShardState};
 use crate::settle::pending_at;
@@ -29,6 +30,9 @@ pub enum RerunScope {
     Run,
     /// One shard that did not succeed; the others stay as they are.
     Shard(u32),
+    /// The shards that failed: those that need a person, and those that a person gave up. None
+    /// that was cancelled.
+    Failed,
 }
 
 impl Rerun {
@@ -38,9 +42,10 @@ impl Rerun {
         let shards = context.shards(self.run_id)?;
         self.check(context, &run, &shards)?;
         let (by, reason) = (clip(&self.by), clip(&self.reason));
-        begin_execution(context, &mut run, by, reason)?;
+        let trigger = Trigger::Rerun;
+        context.begin_execution(&mut run, trigger, Asked { by, reason })?;
         let leased = self.reopen(context, &mut run, shards)?;
-        self.start_or_wait(context, &mut run, leased)?;
+        context.start_execution(&mut run, leased)?;
         context.update_run(&run)?;
         context.audit(Audit {
             by,
@@ -84,6 +89,10 @@ impl Rerun {
                 _ => Ok(()),
             };
         }
+        let failed = |shard: &Shard| shard.row.state == ShardState::NeedsConfirmation;
+        if self.scope == RerunScope::Failed && !shards.iter().any(failed) {
+            return Err(run.wrong_state("one with a shard that failed"));
+        }
         let done = |shard: &Shard| shard.row.state == ShardState::Succeeded;
         if !shards.is_empty() && shards.iter().all(done) {
             return Err(run.wrong_state("one with a shard that did not succeed"));
@@ -99,15 +108,16 @@ impl Rerun {
         run: &mut Run,
         shards: Vec<Shard>,
     ) -> Result<bool, Stop> {
-        context.show_version(run.row.job_id, run.row.version)?;
-        let chosen = |shard: u32| match self.scope {
-            RerunScope::Run => true,
+        let chosen = |shard: u32, state: ShardState| match self.scope {
+            RerunScope::Run => state != ShardState::Succeeded,
             RerunScope::Shard(only) => only == shard,
+            RerunScope::Failed => state == ShardState::NeedsConfirmation,
         };
         if shards.is_empty() {
             for shard in 0..run.row.shards {
-                let state = if chosen(shard) {
-                    pending_at(context.at)
+                let pending = pending_at(context.at);
+                let state = if chosen(shard, pending) {
+                    pending
                 } else {
                     ShardState::Cancelled
                 };
@@ -118,7 +128,7 @@ impl Rerun {
         let mut leased = false;
         for mut shard in shards {
             context.changes.shard(&shard.row);
-            if shard.row.state == ShardState::Succeeded || !chosen(shard.row.shard) {
+            if !chosen(shard.row.shard, shard.row.state) {
                 leased |= shard.lease().is_some();
                 continue;
             }
@@ -128,45 +138,6 @@ impl Rerun {
         }
         Ok(leased)
     }
-
-    fn start_or_wait(
-        &self,
-        context: &mut Context<'_>,
-        run: &mut Run,
-        leased: bool,
-    ) -> Result<(), Stop> {
-        if let Some(behind) = context.other_live(run.row.job_id, self.run_id)? {
-            context.make_waiting(run, behind);
-            return Ok(());
-        }
-        if leased {
-            // Its lease of before is live, and so is the run.
-            context.take_fence(run);
-            run.row.state = RunState::Running;
-            return Ok(());
-        }
-        context.make_ready(run)
-    }
-}
-
-fn begin_execution(
-    context: &mut Context<'_>,
-    run: &mut Run,
-    by: &str,
-    reason: &str,
-) -> Result<(), Stop> {
-    run.row.execution = run
-        .row
-        .execution
-        .checked_add(1)
-        .ok_or_else(|| malformed("an execution beyond the last"))?;
-    run.row.execution_id = context.meta.mint_execution();
-    run.row.trigger = Trigger::Rerun;
-    run.row.admitted_at = context.at;
-    run.row.start_deadline = None;
-    run.row.reason = None;
-    run.ended_at = None;
-    context.insert_execution(&run.row, Some(by), Some(reason))
 }
 
 fn reopen_shard(context: &mut Context<'_>, run: &mut Run, shard: &mut Shard) -> Result<bool, Stop> {
@@ -188,7 +159,7 @@ mod tests {
     use protocol::{AgentId, SessionId, WallMs};
 
     use super::*;
-    use crate::command::{Admit, CancelRun, DeleteJob, Settlement, SkipWaiting};
+    use crate::command::{Admit, CancelRun, Confirm, DeleteJob, Settlement, SkipWaiting, Verdict};
     use crate::testing::{Bed, MINUTE, attach, end, finish};
 
     fn rerun(run_id: RunId, scope: RerunScope) -> Rerun {
@@ -317,6 +288,37 @@ mod tests {
         let token = bed.grant(run_id, 2, agent.1);
         bed.ok(finish(agent.0, token, end(AttemptOutcome::Succeeded)));
         assert_eq!(bed.state(run_id), "needs_confirmation");
+    }
+
+    #[test]
+    fn the_failed_shards_alone_are_repeated_and_none_that_was_cancelled() {
+        for give_up in [false, true] {
+            let mut bed = Bed::new();
+            let (run_id, agent) = half_done(&mut bed);
+            if give_up {
+                bed.ok(Confirm {
+                    run_id,
+                    shard: None,
+                    verdict: Verdict::Failed,
+                    by: "ada".to_owned(),
+                    reason: String::new(),
+                });
+            }
+            bed.ok(rerun(run_id, RerunScope::Failed));
+            assert_eq!(states(&bed, run_id), ["succeeded", "pending", "pending"]);
+            let token = bed.grant(run_id, 1, agent.1);
+            bed.ok(finish(agent.0, token, end(AttemptOutcome::Cancelled)));
+            let token = bed.grant(run_id, 2, agent.1);
+            bed.ok(finish(agent.0, token, end(AttemptOutcome::Failed)));
+            assert_eq!(bed.state(run_id), "needs_confirmation");
+            bed.ok(rerun(run_id, RerunScope::Failed));
+            assert_eq!(states(&bed, run_id), ["succeeded", "cancelled", "pending"]);
+            bed.ok(cancel(run_id));
+            assert!(matches!(
+                bed.refused(rerun(run_id, RerunScope::Failed)),
+                Refusal::WrongRunState { .. }
+            ));
+        }
     }
 
     #[test]

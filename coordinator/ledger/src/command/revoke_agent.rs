@@ -41,7 +41,7 @@ impl RevokeAgent {
                 self.name
             ),
         };
-        context.alert(AlertKind::AgentRevoked, None, None, &text)?;
+        context.alert_of_agent(AlertKind::AgentRevoked, agent_id, &text)?;
         context.audit(Audit {
             by,
             action: "revoke agent",

@@ -30,7 +30,11 @@ impl SkipWaiting {
         run.row.state = RunState::Skipped;
         run.row.reason = Some(reason.to_owned());
         context.roll_up(&mut run)?;
-        let text = format!("the run of {} was skipped: {reason}", run.row.fire_time);
+        let title = context.title(&run.row)?;
+        let text = format!(
+            "{title} was skipped: {reason}. To run it now: `matins rerun {}`",
+            self.run_id
+        );
         context.alert(
             AlertKind::StartDeadlinePassed,
             Some(run.row.job_id),
@@ -72,7 +76,8 @@ mod tests {
         assert_eq!(
             bed.view("SELECT kind, run, text FROM alert_view"),
             [
-                "start_deadline_passed|run-2|the run of 1970-01-01T00:02:00Z was skipped: no turn before its start deadline"
+                "start_deadline_passed|run-2|team/job@1970-01-01T00:02:00Z (run-2) was skipped: \
+                 no turn before its start deadline. To run it now: `matins rerun run-2`"
             ]
         );
         assert!(matches!(

@@ -23,7 +23,9 @@ impl Unplaceable {
         context.roll_up(&mut run)?;
         // Where nothing else of the run is open, rolling it up has said the same.
         if run.row.state.is_live() {
-            let text = format!("shard {}: {report}", self.shard);
+            let title = context.title(&run.row)?;
+            let next = context.what_to_do(&run.row)?;
+            let text = format!("{title}, shard {}: {report}. {next}", self.shard);
             context.alert(
                 AlertKind::NeedsConfirmation,
                 Some(run.row.job_id),
@@ -70,10 +72,12 @@ mod tests {
             Refusal::WrongRunState { .. }
         ));
         assert_eq!(
-            bed.view("SELECT kind, text FROM alert_view ORDER BY alert"),
+            bed.view("SELECT kind, count, text FROM alert_view"),
             [
-                "needs_confirmation|shard 0: no host could take it: 1 host looked at, 1 has no free slot",
-                "needs_confirmation|2 shards need confirmation; shard 0: no host could take it: 1 host looked at, 1 has no free slot",
+                "needs_confirmation|2|team/job@1970-01-01T00:01:00Z (run-1) needs a person: \
+                 2 shards need confirmation; shard 0: no host could take it: 1 host looked at, \
+                 1 has no free slot. See `matins describe run-1`; to run it again: \
+                 `matins rerun run-1 --failed`"
             ]
         );
         let leased = bed.fire(job, 2).0;

@@ -25,6 +25,8 @@ pub(crate) struct Policy {
     pub(crate) safe: bool,
     pub(crate) retry_at_most: u32,
     pub(crate) backoff: Vec<DurationMs>,
+    /// Of one attempt.
+    pub(crate) timeout: DurationMs,
 }
 
 pub(crate) const JOB_COLUMNS: &str =
@@ -183,7 +185,7 @@ impl Context<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO versions
-                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute(params![
                 row.job_id.0,
@@ -195,6 +197,7 @@ impl Context<'_> {
                 policy.safe,
                 policy.retry_at_most,
                 serde_json::to_string(&backoff).expect("a list of integers is always JSON"),
+                policy.timeout.0,
                 self.at.0,
                 by,
             ])?;
@@ -226,7 +229,7 @@ impl Context<'_> {
     pub(crate) fn policy(&self, job_id: JobId, version: u32) -> Result<Policy, Stop> {
         self.conn
             .prepare_cached(
-                "SELECT shards, overlap, safe, retry_at_most, backoff_ms FROM versions
+                "SELECT shards, overlap, safe, retry_at_most, backoff_ms, timeout_ms FROM versions
                  WHERE job_id = ?1 AND version = ?2",
             )?
             .query_row(params![job_id.0, version], read_policy)
@@ -249,6 +252,7 @@ fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
         safe: row.get(2)?,
         retry_at_most: row.get(3)?,
         backoff: backoff.into_iter().map(DurationMs).collect(),
+        timeout: DurationMs(row.get(5)?),
     })
 }
 
@@ -261,6 +265,7 @@ impl Policy {
             safe: manifest.safe,
             retry_at_most: manifest.retry_at_most,
             backoff: manifest.backoff.clone(),
+            timeout: manifest.timeout,
         }
     }
 

@@ -2,6 +2,7 @@
 //! in the outcome.
 
 pub(crate) mod agent;
+pub(crate) mod alert;
 pub(crate) mod attempt;
 pub(crate) mod job;
 pub(crate) mod record;

@@ -1,11 +1,12 @@
-//! What is only ever added: gaps, alerts, the audit of what people did.
+//! What is only ever added: gaps, and the audit of what people did.
 
 use protocol::{AgentId, JobId, RunId, WallMs};
 use rusqlite::params;
+use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
 use crate::codes::Coded;
-use crate::command::{AlertKind, GapReason};
+use crate::command::GapReason;
 
 /// `count` instants of `version` in (`after`, `through`] that have no row each.
 #[derive(Clone, Copy, Debug)]
@@ -18,12 +19,27 @@ pub(crate) struct NewGap {
     pub(crate) reason: GapReason,
 }
 
-/// What was done to what.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum On {
+/// What something was done to, or said of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum On {
+    /// Nothing in particular: the coordinator itself.
+    All,
     Job(JobId),
     Run(JobId, RunId),
     Agent(AgentId),
+}
+
+impl On {
+    /// Ids of job, run and agent, as rows name them.
+    pub(crate) const fn ids(self) -> (Option<i64>, Option<i64>, Option<i64>) {
+        match self {
+            On::All => (None, None, None),
+            On::Job(job_id) => (Some(job_id.0), None, None),
+            On::Run(job_id, run_id) => (Some(job_id.0), Some(run_id.0), None),
+            On::Agent(agent_id) => (None, None, Some(agent_id.0)),
+        }
+    }
 }
 
 /// One entry of the audit.
@@ -53,34 +69,9 @@ impl Context<'_> {
         Ok(())
     }
 
-    pub(crate) fn alert(
-        &mut self,
-        kind: AlertKind,
-        job_id: Option<JobId>,
-        run_id: Option<RunId>,
-        text: &str,
-    ) -> Result<(), Stop> {
-        let alert_id = self.meta.mint_alert();
-        self.conn
-            .prepare_cached("INSERT INTO alerts VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-            .execute(params![
-                alert_id.0,
-                self.at.0,
-                kind.code(),
-                job_id.map(|job| job.0),
-                run_id.map(|run| run.0),
-                text,
-            ])?;
-        Ok(())
-    }
-
     pub(crate) fn audit(&mut self, entry: Audit<'_>) -> Result<(), Stop> {
         let audit_id = self.meta.mint_audit();
-        let (job_id, run_id, agent_id) = match entry.on {
-            On::Job(job_id) => (Some(job_id.0), None, None),
-            On::Run(job_id, run_id) => (Some(job_id.0), Some(run_id.0), None),
-            On::Agent(agent_id) => (None, None, Some(agent_id.0)),
-        };
+        let (job_id, run_id, agent_id) = entry.on.ids();
         self.conn
             .prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
             .execute(params![

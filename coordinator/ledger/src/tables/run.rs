@@ -1,5 +1,7 @@
 //! Runs, and their executions.
 
+use std::collections::BTreeMap;
+
 use protocol::{DurationMs, ExecutionId, JobId, RunId, WallMs};
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
@@ -68,7 +70,7 @@ impl Tally {
 
 pub(crate) const RUN_COLUMNS: &str = "run_id, job_id, version, namespace, fire_time, nominal, \
      state, reason, execution, execution_id, trigger, fence, admitted_at, start_deadline_ms, \
-     shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at";
+     shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at, params, asked_at, redo";
 
 /// Reads [`RUN_COLUMNS`].
 pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
@@ -89,6 +91,9 @@ pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
             admitted_at: WallMs(row.get(12)?),
             start_deadline: row.get::<_, Option<i64>>(13)?.map(DurationMs),
             shards: row.get(14)?,
+            params: read_params(row, 21)?,
+            asked_at: row.get::<_, Option<i64>>(22)?.map(WallMs),
+            redo: row.get(23)?,
         },
         tally: Tally {
             pending: row.get(15)?,
@@ -107,6 +112,20 @@ fn read_nominal(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
         return Ok(Vec::new());
     }
     serde_json::from_str(text).map_err(|error| damaged(column, Type::Text, &error.to_string()))
+}
+
+fn read_params(row: &Row<'_>, column: usize) -> rusqlite::Result<BTreeMap<String, String>> {
+    match row.get_ref(column)?.as_str_or_null()? {
+        None => Ok(BTreeMap::new()),
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| damaged(column, Type::Text, &error.to_string())),
+    }
+}
+
+/// `None` where nothing was given, as it is for nearly every run.
+fn write_params(params: &BTreeMap<String, String>) -> Option<String> {
+    (!params.is_empty())
+        .then(|| serde_json::to_string(params).expect("a map of strings is always JSON"))
 }
 
 fn write_nominal(nominal: &[String]) -> String {
@@ -156,7 +175,7 @@ impl Context<'_> {
             .conn
             .prepare_cached(
                 "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                    ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+                    ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
             )?
             .execute(params![
                 row.run_id.0,
@@ -180,6 +199,9 @@ impl Context<'_> {
                 run.tally.needs_confirmation,
                 run.tally.cancelled,
                 run.ended_at.map(|at| at.0),
+                write_params(&row.params),
+                row.asked_at.map(|at| at.0),
+                row.redo,
             ]);
         if let Err(error) = inserted {
             return Err(self.why_not_inserted(row, error));
@@ -211,7 +233,8 @@ impl Context<'_> {
                 "UPDATE runs SET state = ?2, reason = ?3, execution = ?4, execution_id = ?5,
                     trigger = ?6, fence = ?7, admitted_at = ?8, start_deadline_ms = ?9,
                     pending = ?10, leased = ?11, succeeded = ?12, needs_confirmation = ?13,
-                    cancelled = ?14, ended_at = ?15
+                    cancelled = ?14, ended_at = ?15, asked_at = ?16,
+                    redo = ?17
                  WHERE run_id = ?1",
             )?
             .execute(params![
@@ -230,6 +253,8 @@ impl Context<'_> {
                 run.tally.needs_confirmation,
                 run.tally.cancelled,
                 run.ended_at.map(|at| at.0),
+                row.asked_at.map(|at| at.0),
+                row.redo,
             ])?;
         self.changes.run(row);
         Ok(())

@@ -1,16 +1,16 @@
 //! Commands for a state: mostly such as fit it, often such as nearly do, sometimes absurd ones.
 
 use ledger::command::{
-    Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, Confirm, Decision, DeleteJob,
-    EndSession, Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, PauseJob, PutJob,
-    Quarantine, RaiseAlert, Rerun, RerunScope, ResumeJob, RevokeAgent, Settlement, SkipWaiting,
-    Unplaceable, Verdict,
+    Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, Decision,
+    DeleteJob, EndSession, Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, On,
+    Over, PauseJob, PutJob, Quarantine, RaiseAlert, Redo, Remind, Rerun, RerunScope, ResumeJob,
+    RevokeAgent, SettleAlerts, Settlement, SkipWaiting, Unplaceable, Verdict,
 };
-use ledger::{Command, Proposal, ShardState, WorkingSet};
+use ledger::{Command, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
-use protocol::{AgentId, DurationMs, Epoch, JobId, RunId, SessionId, Token, WallMs};
+use protocol::{AgentId, AlertId, DurationMs, Epoch, JobId, RunId, SessionId, Token, WallMs};
 
 use crate::{MINUTE, manifest};
 
@@ -114,7 +114,10 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         }
         5..9 => Command::Fire(fire(c, set)),
         9 => Command::Admit(Admit {
-            run_id: run(c, set, past),
+            run_id: open_run(c, set, RunState::Waiting),
+        }),
+        10 if c.one_in(2) => Command::Remind(Remind {
+            run_id: open_run(c, set, RunState::NeedsConfirmation),
         }),
         10 => Command::SkipWaiting(SkipWaiting {
             run_id: run(c, set, past),
@@ -163,22 +166,37 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         25 => Command::EndSession(EndSession {
             session: session(c, set),
         }),
-        26 => odd_jobs(c, set),
+        26 => odd_jobs(c, set, past),
         27 => {
             let job_id = job(c, set);
             Command::ManualRun(ManualRun {
                 job_id,
+                version: set.jobs.get(&job_id).map_or(1, |job| job.version),
                 instant: c.one_in(2).then(|| through(c, set, job_id)),
                 nominal: vec![c.text()],
                 start_deadline: Some(DurationMs(c.id([]))),
+                params: [(c.text(), c.text())].into(),
                 by: c.text(),
                 reason: c.text(),
             })
         }
         28 => {
             let (run_id, shard) = shard(c, set, past);
-            let scope = c.pick(&[RerunScope::Run, RerunScope::Run, RerunScope::Shard(shard)]);
+            let scope = c.pick(&[
+                RerunScope::Run,
+                RerunScope::Failed,
+                RerunScope::Shard(shard),
+            ]);
             let (by, reason) = (c.text(), c.text());
+            if c.one_in(3) {
+                let force = c.one_in(2);
+                return Command::Redo(Redo {
+                    run_id,
+                    by,
+                    reason,
+                    force,
+                });
+            }
             Command::Rerun(Rerun {
                 run_id,
                 scope,
@@ -204,6 +222,12 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
     }
 }
 
+/// A run in this state, where there is one.
+fn open_run(c: &mut Choices, set: &WorkingSet, state: RunState) -> RunId {
+    let runs = set.runs.values().filter(|run| run.state == state);
+    RunId(c.id(runs.map(|run| run.run_id.0)))
+}
+
 fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
     let job_id = job(c, set);
     if c.one_in(2) {
@@ -218,7 +242,7 @@ fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
     })
 }
 
-fn odd_jobs(c: &mut Choices, set: &WorkingSet) -> Command {
+fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
     if c.one_in(4) {
         let name = c.pick(&["h1", "h8", "h9"]).parse().unwrap();
         let (by, reason) = (c.text(), c.text());
@@ -228,11 +252,41 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet) -> Command {
             Command::RevokeAgent(RevokeAgent { name, by, reason })
         };
     }
-    Command::RaiseAlert(RaiseAlert {
-        kind: AlertKind::FlappingLeader,
-        job_id: Some(job(c, set)),
-        text: c.text(),
-    })
+    let kind = c.pick(&[
+        AlertKind::FlappingLeader,
+        AlertKind::OverlapSkipped,
+        AlertKind::CommandRefused,
+    ]);
+    let on = on(c, set, past);
+    match c.below(6) {
+        0 => Command::ClearAlert(ClearAlert {
+            alert_id: AlertId(c.id(1..5)),
+            by: c.text(),
+            reason: c.text(),
+        }),
+        1 => Command::SettleAlerts(SettleAlerts {
+            kind,
+            over: Over::These(vec![on]),
+        }),
+        2 => Command::SettleAlerts(SettleAlerts {
+            kind,
+            over: Over::AllBut(vec![on]),
+        }),
+        _ => Command::RaiseAlert(RaiseAlert {
+            kind,
+            on,
+            text: c.text(),
+        }),
+    }
+}
+
+fn on(c: &mut Choices, set: &WorkingSet, past: &Past) -> On {
+    match c.below(4) {
+        0 => On::All,
+        1 => On::Job(job(c, set)),
+        2 => On::Run(job(c, set), run(c, set, past)),
+        _ => On::Agent(AgentId(c.id([1, 2]))),
+    }
 }
 
 fn put_job(c: &mut Choices, set: &WorkingSet) -> PutJob {

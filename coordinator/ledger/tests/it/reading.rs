@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::command::{AttachAgent, DeleteJob, Finish, Grant, PutJob, RaiseAlert, Settlement};
+use ledger::command::{
+    AlertKind, AttachAgent, ClearAlert, DeleteJob, Finish, Grant, On, PutJob, RaiseAlert,
+    Settlement,
+};
 use ledger::{Command, Done, PutKind, Reader, ReaderError, RunFilter, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::Incarnation;
-use protocol::{AgentId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs};
+use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs};
 
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
 
@@ -285,19 +288,39 @@ fn alerts_come_newest_first() {
         path,
         _directory,
     } = on_disk();
-    for text in ["one", "two", "three"] {
+    for (minute, kind, text) in [
+        (1, AlertKind::ClockBehind, "one"),
+        (2, AlertKind::CertificateEnds, "two"),
+        (3, AlertKind::FlappingLeader, "three"),
+        (4, AlertKind::ClockBehind, "one again"),
+    ] {
         let alert = RaiseAlert {
-            kind: ledger::command::AlertKind::FlappingLeader,
-            job_id: None,
+            kind,
+            on: On::All,
             text: text.to_owned(),
         };
-        ok(&mut store, at(0, Command::RaiseAlert(alert)));
+        ok(&mut store, at(minute, Command::RaiseAlert(alert)));
     }
+    let clear = ClearAlert {
+        alert_id: AlertId(2),
+        by: "ada".to_owned(),
+        reason: "known".to_owned(),
+    };
+    ok(&mut store, at(5, Command::ClearAlert(clear)));
     let reader = Reader::open(&path).unwrap();
-    let alerts = reader.alerts(2).unwrap();
-    let texts: Vec<_> = alerts.iter().map(|alert| alert.text.as_str()).collect();
-    assert_eq!(texts, ["three", "two"]);
+    let texts = |cleared, limit| -> Vec<String> {
+        let alerts = reader.alerts(cleared, limit).unwrap();
+        alerts.into_iter().map(|alert| alert.text).collect()
+    };
+    assert_eq!(texts(false, 9), ["one again", "three"]);
+    assert_eq!(texts(false, 1), ["one again"]);
+    assert_eq!(texts(true, 9), ["three", "two", "one again"]);
+    let alerts = reader.alerts(true, 9).unwrap();
     assert_eq!(alerts[0].kind, "flapping_leader");
+    assert_eq!(alerts[1].cleared_by.as_deref(), Some("ada"));
+    let again = &alerts[2];
+    assert_eq!(again.count, 2);
+    assert_eq!(again.last_at, Some(WallMs(again.at.0 + 3 * MINUTE)));
 }
 
 #[test]

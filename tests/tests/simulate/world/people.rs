@@ -190,6 +190,7 @@ pub fn run(job: &str, instant: Option<WallMs>) -> Request {
     Request::Run {
         job: name(job),
         instant,
+        params: std::collections::BTreeMap::new(),
         by: BY.to_owned(),
         reason: "asked for".to_owned(),
     }
