@@ -260,6 +260,22 @@ pub struct Alert {
     pub cleared_by: Option<String>,
 }
 
+/// Something that a person did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AuditEntry {
+    #[serde(with = "Rfc3339")]
+    pub at: WallMs,
+    pub by: String,
+    /// What was done: `put job`, `delete job`, `cancel` and so on.
+    pub action: String,
+    pub job: Option<JobName>,
+    #[serde(with = "IdOrNull::<RunId>")]
+    pub run: Option<RunId>,
+    pub agent: Option<AgentName>,
+    pub reason: Option<String>,
+}
+
 /// `GET /status`: the coordinator that answers, and what it looks after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,42 +1,26 @@
 //! What people ask of the ledger, answered in the words of the API.
 //!
 //! Every query here finds its rows by a key or the index over fires, reads the open runs, or is
-//! cut off by its limit: none grows with the history but the search for a job's runs by id or for
-//! a final state, which the reader's budget bounds.
+//! cut off by its limit: none grows with the history. What is listed page by page is in
+//! [`pages`](crate::pages).
 
 use jobs::Manifest;
 use protocol::attempt::Exit;
 use protocol::{AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
-use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::codes::{Coded, coded, coded_option};
 use crate::command::{AlertKind, GapReason};
-use crate::rows::{JobRow, Namespace, RunState};
+use crate::pages::ROWS_MAX;
+use crate::rows::{JobRow, Namespace};
 use crate::tables::agent::{list_agents, read_agent_name};
-use crate::tables::job::{JOB_COLUMNS, find_job_named, read_job, read_name};
+use crate::tables::job::{find_job_named, read_name};
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
 
-/// Most rows that one answer lists.
-pub const ROWS_MAX: u32 = 1000;
-
 /// Runs that a job is shown with.
 const RECENT_RUNS: u32 = 20;
-
-/// Which runs to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunFilter {
-    /// Under its present name or one that it had before; of deleted jobs too.
-    pub job: Option<JobName>,
-    pub state: Option<RunState>,
-    /// Only runs after this one, oldest first. Without it the newest come first.
-    pub after_id: Option<RunId>,
-    /// Only these runs.
-    pub ids: Option<Vec<RunId>>,
-    /// At most [`ROWS_MAX`].
-    pub limit: u32,
-}
 
 /// The queries, over the writer's connection or a reader's.
 pub(crate) struct Answers<'a> {
@@ -44,18 +28,6 @@ pub(crate) struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// Jobs in force, by name.
-    pub(crate) fn jobs(&self) -> rusqlite::Result<Vec<api::Job>> {
-        let rows: Vec<JobRow> = self
-            .conn
-            .prepare_cached(&format!(
-                "SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted ORDER BY name"
-            ))?
-            .query_map([], read_job)?
-            .collect::<Result<_, _>>()?;
-        rows.iter().map(|row| Ok(self.describe(row)?.0)).collect()
-    }
-
     /// A job in force.
     pub(crate) fn job(&self, name: &JobName) -> rusqlite::Result<Option<api::JobDetail>> {
         let Some(row) = find_job_named(self.conn, name)?.filter(|row| !row.deleted) else {
@@ -69,64 +41,6 @@ impl Answers<'_> {
             runs: self.recent_runs(&row, RECENT_RUNS)?,
             gaps: self.gaps(&row)?,
         }))
-    }
-
-    pub(crate) fn runs(&self, filter: &RunFilter) -> rusqlite::Result<Vec<api::Run>> {
-        let Some((condition, values)) = self.condition(filter)? else {
-            return Ok(Vec::new());
-        };
-        let index = match filter.state {
-            Some(state) if !state.is_final() => "INDEXED BY runs_open",
-            _ => "",
-        };
-        let order = if filter.after_id.is_some() {
-            "ASC"
-        } else {
-            "DESC"
-        };
-        let limit = filter.limit.min(ROWS_MAX);
-        let found: Vec<Run> = self
-            .conn
-            .prepare(&format!(
-                "SELECT {RUN_COLUMNS} FROM runs WHERE run_id IN (
-                     SELECT run_id FROM runs {index} WHERE {condition}
-                     ORDER BY run_id {order} LIMIT {limit})
-                 ORDER BY run_id {order}"
-            ))?
-            .query_map(params_from_iter(values), read_run)?
-            .collect::<Result<_, _>>()?;
-        found.iter().map(|run| self.show_run(run)).collect()
-    }
-
-    /// The filter in SQL; `None` where its job never was.
-    fn condition(&self, filter: &RunFilter) -> rusqlite::Result<Option<(String, Vec<Value>)>> {
-        let mut conditions = vec!["TRUE".to_owned()];
-        let mut values: Vec<Value> = Vec::new();
-        if let Some(name) = &filter.job {
-            let Some(job) = find_job_named(self.conn, name)? else {
-                return Ok(None);
-            };
-            conditions.push("job_id = ?".to_owned());
-            values.push(job.job_id.0.into());
-        }
-        if let Some(state) = filter.state {
-            // As a constant, so that the partial index over open runs serves.
-            conditions.push(format!("state = {}", state.code()));
-            if !state.is_final() {
-                conditions.push("state < 4".to_owned());
-            }
-        }
-        if let Some(after) = filter.after_id {
-            conditions.push("run_id > ?".to_owned());
-            values.push(after.0.into());
-        }
-        if let Some(ids) = &filter.ids {
-            let ids = ids.iter().take(ROWS_MAX as usize);
-            let marks = vec!["?"; ids.len()].join(", ");
-            conditions.push(format!("run_id IN ({marks})"));
-            values.extend(ids.map(|id| Value::from(id.0)));
-        }
-        Ok(Some((conditions.join(" AND "), values)))
     }
 
     pub(crate) fn run(&self, run_id: RunId) -> rusqlite::Result<Option<api::RunDetail>> {
@@ -225,7 +139,7 @@ impl Answers<'_> {
     }
 
     /// A job as lists show it, and the text of its manifest.
-    fn describe(&self, row: &JobRow) -> rusqlite::Result<(api::Job, String)> {
+    pub(crate) fn describe(&self, row: &JobRow) -> rusqlite::Result<(api::Job, String)> {
         let text: String = self
             .conn
             .prepare_cached("SELECT manifest FROM versions WHERE job_id = ?1 AND version = ?2")?
@@ -311,7 +225,7 @@ impl Answers<'_> {
             .collect()
     }
 
-    fn show_run(&self, run: &Run) -> rusqlite::Result<api::Run> {
+    pub(crate) fn show_run(&self, run: &Run) -> rusqlite::Result<api::Run> {
         let name = self
             .conn
             .prepare_cached("SELECT name FROM jobs WHERE job_id = ?1")?

@@ -25,6 +25,7 @@ mod lease_times;
 mod meta;
 mod outcome;
 mod overlap;
+mod pages;
 mod preview;
 mod reader;
 mod rows;
@@ -36,10 +37,10 @@ mod tables;
 mod testing;
 mod working_set;
 
-pub use answers::{ROWS_MAX, RunFilter};
 pub use command::{Command, Proposal};
 pub use lease_times::LeaseTimes;
 pub use outcome::{Change, Done, Outcome, Owed, PutKind, Refusal};
+pub use pages::{AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{

@@ -8,9 +8,10 @@ use jobs::Manifest;
 use protocol::{JobName, RunId, WallMs, api};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::answers::{Answers, RunFilter};
+use crate::answers::Answers;
 use crate::lease_times::{self, LeaseTimes};
 use crate::outcome::Refusal;
+use crate::pages::{AuditFilter, JobFilter, Page, RunCursor, RunFilter};
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
 
@@ -78,9 +79,8 @@ impl Reader {
     }
 
     /// Jobs in force, by name.
-    #[allow(clippy::redundant_closure_for_method_calls)] // the method fits one lifetime only
-    pub fn jobs(&self) -> Result<Vec<api::Job>, ReaderError> {
-        self.answer("listing jobs", |answers| answers.jobs())
+    pub fn jobs(&self, filter: &JobFilter) -> Result<Page<api::Job, JobName>, ReaderError> {
+        self.answer("listing jobs", |answers| answers.jobs(filter))
     }
 
     /// A job in force, under its present name or one that it had before.
@@ -105,12 +105,31 @@ impl Reader {
         })
     }
 
-    pub fn runs(&self, filter: &RunFilter) -> Result<Vec<api::Run>, ReaderError> {
+    /// Runs, newest first: those of one job by fire time, all others as they were admitted.
+    pub fn runs(&self, filter: &RunFilter) -> Result<Page<api::Run, RunCursor>, ReaderError> {
         self.answer("listing runs", |answers| answers.runs(filter))
     }
 
     pub fn run(&self, run_id: RunId) -> Result<Option<api::RunDetail>, ReaderError> {
         self.answer("reading a run", |answers| answers.run(run_id))
+    }
+
+    /// Gaps of a job under any name it ever had, newest first; `None` where it never was. Places are
+    /// by gap.
+    pub fn gaps(
+        &self,
+        job: &JobName,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Option<Page<api::Gap, i64>>, ReaderError> {
+        self.answer("listing gaps", |answers| {
+            answers.gaps_of(job, before, limit)
+        })
+    }
+
+    /// What people did, newest first. Places are by entry.
+    pub fn audit(&self, filter: &AuditFilter) -> Result<Page<api::AuditEntry, i64>, ReaderError> {
+        self.answer("listing the audit", |answers| answers.audit(filter))
     }
 
     /// The run of an instant, or else the manual run of exactly that time.
@@ -202,7 +221,11 @@ mod tests {
             )
         });
         assert!(matches!(endless, Err(ReaderError::TooLong { .. })));
-        assert_eq!(reader.jobs().unwrap(), []);
+        let all = JobFilter {
+            limit: 1,
+            ..JobFilter::default()
+        };
+        assert_eq!(reader.jobs(&all).unwrap().rows, []);
     }
 
     #[test]

@@ -7,11 +7,12 @@ use protocol::{JobName, Rules, RunId, api};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use crate::answers::{Answers, RunFilter};
+use crate::answers::Answers;
 use crate::apply::apply;
 use crate::command::Proposal;
 use crate::meta::Meta;
 use crate::outcome::Outcome;
+use crate::pages::RunFilter;
 use crate::schema::{self, SCHEMA_VERSION};
 use crate::working_set::{WorkingSet, load};
 
@@ -161,6 +162,7 @@ impl Store {
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<api::Run>, StoreError> {
         self.answers()
             .runs(filter)
+            .map(|page| page.rows)
             .map_err(|source| StoreError::Read { source })
     }
 

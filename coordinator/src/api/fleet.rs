@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use coordinator_core::clock::Verdict;
 use coordinator_core::dispatch::Standing;
 use coordinator_core::{Core, Request};
-use ledger::{Done, RunState, ShardState};
+use ledger::{AuditFilter, Done, RunState, ShardState};
 use protocol::api::{
-    Agent, Alert, ClearAlertAnswer, ClearAlertRequest, RevokeAnswer, RevokeRequest, Status,
+    Agent, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest, IdOrNull, RevokeAnswer,
+    RevokeRequest, Status,
 };
-use protocol::{AgentId, Now};
+use protocol::{AgentId, AgentName, JobName, Now, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +21,11 @@ use super::Api;
 use super::error::ApiError;
 use super::input::{AgentPath, AlertPath, Entity, Params, check_asker, check_limit};
 use super::jobs::out_of_place;
+use super::pages::{self, Paged, place};
 
 const ALERTS_DEFAULT: u32 = 100;
+
+const AUDIT_DEFAULT: u32 = 100;
 
 /// Query of `GET /api/v1/alerts`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -129,6 +134,41 @@ pub(super) async fn clear_alert(
         Done::AlertCleared { changed } => Ok(Json(ClearAlertAnswer { alert, changed })),
         other => Err(out_of_place(&what, &other)),
     }
+}
+
+/// Query of `GET /api/v1/audit`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    /// Of this job and its runs, under its present name or one that it had before.
+    job: Option<JobName>,
+    #[serde(default, with = "IdOrNull::<RunId>")]
+    run: Option<RunId>,
+    agent: Option<AgentName>,
+    /// Who did it.
+    by: Option<String>,
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// `GET /api/v1/audit`: what people did, newest first.
+pub(super) async fn audit(
+    State(api): State<Api>,
+    uri: Uri,
+    Params(query): Params<AuditQuery>,
+) -> Result<Paged<AuditEntry>, ApiError> {
+    let what = "listing the audit";
+    let filter = AuditFilter {
+        before: place(what, query.cursor.as_deref())?,
+        limit: pages::limit(what, query.limit, AUDIT_DEFAULT)?,
+        job: query.job,
+        run: query.run,
+        agent: query.agent,
+        by: query.by,
+    };
+    let read = move |reader: &ledger::Reader| reader.audit(&filter);
+    Ok(Paged::of(&uri, api.readers.read(what, read).await?))
 }
 
 /// `GET /api/v1/status`

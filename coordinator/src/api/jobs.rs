@@ -6,30 +6,88 @@ use std::sync::Arc;
 use ::jobs::{Manifest, parse_manifests};
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use coordinator_core::{Core, Request, RequestError};
-use ledger::{Done, Standing};
+use ledger::{Done, JobFilter, ROWS_MAX, Standing};
 use protocol::api::{
-    DeleteJobAnswer, DeleteJobRequest, Job, JobDetail, JobPlan, PauseAnswer, PauseRequest,
+    DeleteJobAnswer, DeleteJobRequest, Gap, Job, JobDetail, JobPlan, PauseAnswer, PauseRequest,
     PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer, RunRequest,
 };
 use protocol::{JobId, JobName, WallMs};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_JOBS};
-use super::input::{Entity, Expected, JobPath, Tagged, check_asker};
+use super::input::{Entity, Expected, JobPath, Params, Tagged, check_asker};
+use super::pages::{self, Paged, place};
+use super::runs::namespace;
 use crate::engine::AskError;
 use crate::narrate::kind_word;
 
-/// `GET /api/v1/jobs`: all jobs in force, by name.
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Vec<Job>>, ApiError> {
+const GAPS_DEFAULT: u32 = 100;
+
+/// Query of `GET /api/v1/jobs`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    #[schemars(schema_with = "namespace")]
+    namespace: Option<String>,
+    /// Only those that a person has paused, or only the others.
+    paused: Option<bool>,
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// Query of `GET /api/v1/jobs/{namespace}/{name}/gaps`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GapsQuery {
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// `GET /api/v1/jobs`: jobs in force, by name.
+pub(super) async fn list(
+    State(api): State<Api>,
+    uri: Uri,
+    Params(query): Params<ListQuery>,
+) -> Result<Paged<Job>, ApiError> {
     let what = "listing the jobs";
-    let mut jobs = api.readers.read(what, ledger::Reader::jobs).await?;
-    let ids = jobs.iter().map(|job| job.id).collect();
+    let filter = JobFilter {
+        namespace: query.namespace,
+        paused: query.paused,
+        after: place(what, query.cursor.as_deref())?,
+        limit: pages::limit(what, query.limit, ROWS_MAX)?,
+    };
+    let read = move |reader: &ledger::Reader| reader.jobs(&filter);
+    let page = api.readers.read(what, read).await?;
+    let ids = page.rows.iter().map(|job| job.id).collect();
     let fires = next_fires(&api, what, ids).await?;
-    for job in &mut jobs {
-        job.next_fire = fires.get(&job.id).copied();
+    Ok(Paged::of(&uri, page).map(|job: Job| Job {
+        next_fire: fires.get(&job.id).copied(),
+        ..job
+    }))
+}
+
+/// `GET /api/v1/jobs/{namespace}/{name}/gaps`: of a deleted job too, newest first.
+pub(super) async fn gaps(
+    State(api): State<Api>,
+    uri: Uri,
+    JobPath(name): JobPath,
+    Params(query): Params<GapsQuery>,
+) -> Result<Paged<Gap>, ApiError> {
+    let what = format!("listing the gaps of {name}");
+    let before = place(&what, query.cursor.as_deref())?;
+    let limit = pages::limit(&what, query.limit, GAPS_DEFAULT)?;
+    let job = name.clone();
+    let read = move |reader: &ledger::Reader| reader.gaps(&job, before, limit);
+    match api.readers.read(&what, read).await? {
+        Some(page) => Ok(Paged::of(&uri, page)),
+        None => Err(no_such_job(what, &name)),
     }
-    Ok(Json(jobs))
 }
 
 /// `GET /api/v1/jobs/{namespace}/{name}`

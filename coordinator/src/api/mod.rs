@@ -17,6 +17,7 @@ mod input;
 mod jobs;
 mod listener;
 mod output;
+mod pages;
 mod rate;
 mod readers;
 mod routes;

@@ -41,6 +41,16 @@ fn about_jobs(routes: Routes) -> Routes {
                 .refuses(&[NOT_FOUND]),
         )
         .serve(
+            Method::GET,
+            "/api/v1/jobs/{namespace}/{name}/gaps",
+            jobs::gaps,
+            says(
+                "list_gaps",
+                "Stretches of the job's schedule that have no run each, newest first.",
+            )
+            .refuses(&[NOT_FOUND]),
+        )
+        .serve(
             Method::PUT,
             JOB,
             jobs::put,
@@ -184,6 +194,12 @@ fn about_the_fleet(routes: Routes) -> Routes {
             "/api/v1/alerts/{id}/clear",
             fleet::clear_alert,
             says("clear_alert", "A person has seen to the alert.").refuses(&[NOT_FOUND]),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/audit",
+            fleet::audit,
+            says("list_audit", "What people did, newest first."),
         )
 }
 

@@ -2,20 +2,24 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use coordinator_core::Request;
 use ledger::command::{RerunScope, Verdict};
 use ledger::{Done, ROWS_MAX, RunFilter, RunState};
 use protocol::api::{
-    CancelRequest, ConfirmRequest, RedoAnswer, RedoRequest, RerunRequest, Run, RunAnswer, RunDetail,
+    CancelRequest, ConfirmRequest, IdOrNull, RedoAnswer, RedoRequest, RerunRequest, Rfc3339,
+    Rfc3339OrNull, Run, RunAnswer, RunDetail,
 };
-use protocol::{JobName, RunId, WallMs};
+use protocol::names::NAME_PART_PATTERN;
+use protocol::{AgentName, JobName, RunId, WallMs};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_RUNS};
-use super::input::{Entity, Params, RunPath, check_asker, check_limit, parse};
+use super::input::{Entity, Params, RunPath, check_asker, parse};
 use super::jobs::out_of_place;
+use super::pages::{self, Paged, place};
 
 const LIMIT_DEFAULT: u32 = 50;
 
@@ -23,21 +27,38 @@ const LIMIT_DEFAULT: u32 = 50;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    job: Option<String>,
+    /// Under its present name or one that it had before; of deleted jobs too.
+    job: Option<JobName>,
+    /// Of all jobs whose names begin with this namespace.
+    #[schemars(schema_with = "namespace")]
+    namespace: Option<String>,
     #[schemars(schema_with = "run_state")]
     state: Option<RunState>,
-    after: Option<String>,
+    /// With a fire time not before this.
+    #[serde(default, with = "Rfc3339OrNull")]
+    from: Option<WallMs>,
+    /// With a fire time before this.
+    #[serde(default, with = "Rfc3339OrNull")]
+    to: Option<WallMs>,
+    /// Of which at least one attempt was this agent's.
+    agent: Option<AgentName>,
+    /// Those admitted after this run, oldest first.
+    #[serde(default, with = "IdOrNull::<RunId>")]
+    after: Option<RunId>,
     /// Ids with commas between.
     ids: Option<String>,
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
+    cursor: Option<String>,
 }
 
 /// Query of `GET /api/v1/runs/by-fire-time`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FireQuery {
-    job: String,
-    fire_time: String,
+    job: JobName,
+    #[serde(with = "Rfc3339")]
+    fire_time: WallMs,
 }
 
 fn run_state(_: &mut SchemaGenerator) -> Schema {
@@ -45,20 +66,31 @@ fn run_state(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": words })
 }
 
-/// `GET /api/v1/runs`: newest first; with `after`, those after it, oldest first.
-pub(super) async fn list(
-    State(api): State<Api>,
-    Params(query): Params<ListQuery>,
-) -> Result<Json<Vec<Run>>, ApiError> {
-    let what = "listing the runs";
-    let filter = filter(what, &query)?;
-    let read = move |reader: &ledger::Reader| reader.runs(&filter);
-    Ok(Json(api.readers.read(what, read).await?))
+pub(super) fn namespace(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "pattern": format!("^{NAME_PART_PATTERN}$") })
 }
 
-fn filter(what: &str, query: &ListQuery) -> Result<RunFilter, ApiError> {
-    let remedy = "ask for fewer at a time, and go on with after=<the last run's id>";
-    let limit = check_limit(what, query.limit.unwrap_or(LIMIT_DEFAULT), remedy)?;
+/// `GET /api/v1/runs`: newest first, those of one job by fire time, all others as they were
+/// admitted; with `after`, those after it, oldest first.
+pub(super) async fn list(
+    State(api): State<Api>,
+    uri: Uri,
+    Params(query): Params<ListQuery>,
+) -> Result<Paged<Run>, ApiError> {
+    let what = "listing the runs";
+    let follows = query.after.is_some();
+    let filter = filter(what, query)?;
+    let read = move |reader: &ledger::Reader| reader.runs(&filter);
+    let page = api.readers.read(what, read).await?;
+    if follows {
+        let next = page.next.map(|place| format!("after={}", place.run_id));
+        return Ok(Paged::going_on(&uri, page.rows, next));
+    }
+    Ok(Paged::of(&uri, page))
+}
+
+fn filter(what: &str, query: ListQuery) -> Result<RunFilter, ApiError> {
+    let limit = pages::limit(what, query.limit, LIMIT_DEFAULT)?;
     let ids: Option<Vec<RunId>> = query
         .ids
         .as_deref()
@@ -71,21 +103,16 @@ fn filter(what: &str, query: &ListQuery) -> Result<RunFilter, ApiError> {
         let why = format!("more than {ROWS_MAX} ids");
         return Err(ApiError::invalid(what, why, "ask for fewer at a time"));
     }
-    let job: Option<JobName> = query
-        .job
-        .as_deref()
-        .map(|job| parse(what, job))
-        .transpose()?;
-    let after_id: Option<RunId> = query
-        .after
-        .as_deref()
-        .map(|id| parse(what, id))
-        .transpose()?;
     Ok(RunFilter {
-        job,
+        job: query.job,
+        namespace: query.namespace,
         state: query.state,
-        after_id,
+        from: query.from,
+        to: query.to,
+        agent: query.agent,
+        after_id: query.after,
         ids,
+        before: place(what, query.cursor.as_deref())?,
         limit,
     })
 }
@@ -105,11 +132,7 @@ pub(super) async fn by_fire_time(
     Params(query): Params<FireQuery>,
 ) -> Result<Json<RunDetail>, ApiError> {
     let what = format!("looking for the run of {}@{}", query.job, query.fire_time);
-    let job: JobName = parse(&what, &query.job)?;
-    let fire_time = WallMs::parse_rfc3339(&query.fire_time).map_err(|error| {
-        let why = format!("`{}` is not a time: {error}", query.fire_time);
-        ApiError::invalid(&what, why, "write it with its offset: 2026-11-29T02:10:00Z")
-    })?;
+    let FireQuery { job, fire_time } = query;
     let found = {
         let job = job.clone();
         let read = move |reader: &ledger::Reader| reader.find_run(&job, fire_time);

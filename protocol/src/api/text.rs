@@ -29,9 +29,15 @@ impl Rfc3339 {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<WallMs, D::Error> {
-        let text = String::deserialize(d)?;
-        WallMs::parse_rfc3339(&text).map_err(D::Error::custom)
+        read_time(&String::deserialize(d)?)
     }
+}
+
+fn read_time<E: Error>(text: &str) -> Result<WallMs, E> {
+    WallMs::parse_rfc3339(text).map_err(|error| {
+        let how = "write it with its offset, as 2026-11-29T02:10:00Z";
+        E::custom(format!("`{text}` is not a time: {error}; {how}"))
+    })
 }
 
 impl Rfc3339OrNull {
@@ -45,7 +51,7 @@ impl Rfc3339OrNull {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<WallMs>, D::Error> {
         Option::<String>::deserialize(d)?
-            .map(|text| WallMs::parse_rfc3339(&text).map_err(D::Error::custom))
+            .map(|text| read_time(&text))
             .transpose()
     }
 }

@@ -7,6 +7,7 @@
 
 mod durability;
 mod generate;
+mod pages;
 mod properties;
 mod reading;
 

@@ -7,7 +7,7 @@ use ledger::command::{
     AlertKind, AttachAgent, ClearAlert, DeleteJob, Finish, Grant, On, PutJob, RaiseAlert,
     Settlement,
 };
-use ledger::{Command, Done, PutKind, Reader, ReaderError, RunFilter, RunState, Store};
+use ledger::{Command, Done, JobFilter, PutKind, Reader, ReaderError, RunFilter, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::Incarnation;
 use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs};
@@ -30,7 +30,7 @@ fn on_disk() -> OnDisk {
     }
 }
 
-fn attach(store: &mut Store) -> (AgentId, SessionId) {
+pub(crate) fn attach(store: &mut Store) -> (AgentId, SessionId) {
     let attach = AttachAgent {
         name: "h1".parse().unwrap(),
         boot_id: "boot".to_owned(),
@@ -61,7 +61,7 @@ fn grant(store: &mut Store, run: i64, shard: u32, session: SessionId) -> Token {
     }
 }
 
-fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome: AttemptOutcome) {
+pub(crate) fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome: AttemptOutcome) {
     let end = AttemptEnd {
         outcome,
         exit: Some(Exit::Code(3)),
@@ -83,7 +83,7 @@ fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome: AttemptOu
 }
 
 fn ids(filter: &RunFilter, reader: &Reader) -> Vec<i64> {
-    let runs = reader.runs(filter).unwrap();
+    let runs = reader.runs(filter).unwrap().rows;
     runs.iter().map(|run| run.run.0).collect()
 }
 
@@ -270,7 +270,11 @@ fn a_job_is_told_with_its_manifest_and_its_newest_run() {
     ok(&mut store, fire(JobId(1), 1));
 
     let reader = Reader::open(&path).unwrap();
-    let jobs = reader.jobs().unwrap();
+    let all = JobFilter {
+        limit: 10,
+        ..JobFilter::default()
+    };
+    let jobs = reader.jobs(&all).unwrap().rows;
     assert_eq!(jobs.len(), 2);
     assert_eq!(jobs[0].schedule, "* * * * *");
     assert_eq!(jobs[0].owner, "ada");

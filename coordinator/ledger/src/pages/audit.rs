@@ -1,0 +1,80 @@
+//! What people did, by page, newest first.
+
+use protocol::{AgentName, JobName, RunId, WallMs, api};
+use rusqlite::Row;
+use rusqlite::types::ValueRef;
+
+use super::{Conditions, EXAMINED_MAX, Page, Walk};
+use crate::answers::Answers;
+use crate::tables::agent::read_agent_name;
+use crate::tables::job::{find_job_named, read_name};
+
+/// Which entries of the audit to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// About this job or its runs, under its present name or one that it had before.
+    pub job: Option<JobName>,
+    pub run: Option<RunId>,
+    pub agent: Option<AgentName>,
+    /// Who did it.
+    pub by: Option<String>,
+    /// Where the page before this one ended.
+    pub before: Option<i64>,
+    /// At most [`ROWS_MAX`](super::ROWS_MAX).
+    pub limit: u32,
+}
+
+impl Answers<'_> {
+    pub(crate) fn audit(
+        &self,
+        filter: &AuditFilter,
+    ) -> rusqlite::Result<Page<api::AuditEntry, i64>> {
+        let mut wanted = Conditions::default();
+        if let Some(name) = &filter.job {
+            let job = find_job_named(self.conn, name)?;
+            // No job has the id 0.
+            let job_id = job.map_or(0, |job| job.job_id.0);
+            wanted.and("u.job_id IS ?", [job_id.into()]);
+        }
+        if let Some(run) = filter.run {
+            wanted.and("u.run_id IS ?", [run.0.into()]);
+        }
+        if let Some(agent) = &filter.agent {
+            wanted.and("a.name IS ?", [agent.as_str().to_owned().into()]);
+        }
+        if let Some(by) = &filter.by {
+            wanted.and("u.by = ?", [by.clone().into()]);
+        }
+        let mut values = wanted.values.clone();
+        values.push(filter.before.unwrap_or(i64::MAX).into());
+        let walk = Walk {
+            sql: format!(
+                "SELECT u.audit_id, u.at, u.by, u.action, j.name, u.run_id, a.name, u.reason, {}
+                 FROM audit u LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)
+                 WHERE u.audit_id < ? ORDER BY u.audit_id DESC",
+                wanted.sql()
+            ),
+            values,
+            limit: filter.limit,
+            examined_max: EXAMINED_MAX,
+        };
+        walk.go(self.conn, |row| {
+            let wanted: bool = row.get(8)?;
+            let entry = wanted.then(|| read_entry(row)).transpose()?;
+            Ok((row.get(0)?, entry))
+        })
+    }
+}
+
+fn read_entry(row: &Row<'_>) -> rusqlite::Result<api::AuditEntry> {
+    let there = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)? != ValueRef::Null);
+    Ok(api::AuditEntry {
+        at: WallMs(row.get(1)?),
+        by: row.get(2)?,
+        action: row.get(3)?,
+        job: there(4)?.then(|| read_name(row, 4)).transpose()?,
+        run: row.get::<_, Option<i64>>(5)?.map(RunId),
+        agent: there(6)?.then(|| read_agent_name(row, 6)).transpose()?,
+        reason: row.get(7)?,
+    })
+}

@@ -1,0 +1,164 @@
+//! Lists by page: whatever is asked for, the pages together are the whole list.
+
+use ledger::command::{Grant, PutJob, Settlement};
+use ledger::{
+    AuditFilter, Command, Done, JobFilter, Page, Reader, RunCursor, RunFilter, RunState, Store,
+};
+use protocol::{JobId, Rules, RunId, WallMs};
+
+use crate::{MINUTE, at, fire, manifest, name, ok, put};
+
+/// Two jobs of one namespace and one of another, with 12 fires each; some run by hand.
+fn store() -> (Store, Reader, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.db");
+    let mut store = Store::open(&path, Rules::all()).unwrap();
+    for job in ["t/a", "t/b", "u/c"] {
+        ok(&mut store, put(manifest(job, 1, "queue", true)));
+    }
+    for minute in 1..=12 {
+        for job in 1..=3 {
+            ok(&mut store, fire(JobId(job), minute));
+        }
+    }
+    let reader = Reader::open(&path).unwrap();
+    (store, reader, directory)
+}
+
+/// All pages of a list of runs, `limit` rows at a time.
+fn runs(reader: &Reader, filter: &RunFilter, limit: u32) -> Vec<RunId> {
+    let mut found = Vec::new();
+    let mut before: Option<RunCursor> = None;
+    loop {
+        let filter = RunFilter {
+            before,
+            limit,
+            ..filter.clone()
+        };
+        let Page { rows, next } = reader.runs(&filter).unwrap();
+        assert!(rows.len() <= limit as usize);
+        found.extend(rows.iter().map(|run| run.run));
+        match next {
+            Some(next) => before = Some(next),
+            None => return found,
+        }
+    }
+}
+
+#[test]
+fn the_pages_of_runs_are_the_whole_list() {
+    let (mut store, reader, _directory) = store();
+    let (agent_id, session) = crate::reading::attach(&mut store);
+    let grant = Grant {
+        run_id: RunId(2),
+        shard: 0,
+        session,
+    };
+    let Done::Granted { token, .. } = ok(&mut store, at(13 * MINUTE, Command::Grant(grant))) else {
+        panic!("it is granted");
+    };
+    let lost = protocol::attempt::AttemptOutcome::Lost;
+    crate::reading::finish(&mut store, agent_id, token, lost);
+    let all = RunFilter::default();
+    let of = |change: &dyn Fn(&mut RunFilter)| {
+        let mut filter = all.clone();
+        change(&mut filter);
+        filter
+    };
+    let minute = |minute: i64| Some(WallMs(minute * MINUTE));
+    for (filter, count) in [
+        (all.clone(), 36),
+        (of(&|f| f.job = Some(name("t/a"))), 12),
+        (of(&|f| f.namespace = Some("t".to_owned())), 24),
+        (of(&|f| f.namespace = Some("none".to_owned())), 0),
+        (of(&|f| f.state = Some(RunState::Waiting)), 33),
+        (of(&|f| (f.from, f.to) = (minute(3), minute(5))), 6),
+        (
+            of(&|f| {
+                f.job = Some(name("u/c"));
+                (f.from, f.to) = (minute(3), minute(5));
+            }),
+            2,
+        ),
+        (of(&|f| f.agent = Some("h1".parse().unwrap())), 1),
+        (of(&|f| f.agent = Some("h2".parse().unwrap())), 0),
+    ] {
+        let whole = runs(&reader, &filter, 1000);
+        assert_eq!(whole.len(), count, "{filter:?}");
+        assert!(whole.is_sorted_by(|a, b| a > b), "newest first");
+        for limit in [1, 5] {
+            assert_eq!(runs(&reader, &filter, limit), whole, "{filter:?}");
+        }
+    }
+}
+
+#[test]
+fn jobs_are_paged_by_their_present_names() {
+    let (mut store, reader, _directory) = store();
+    let json = manifest("t/z", 1, "queue", true).to_json();
+    let json = json.replacen("\"purpose\"", "\"renamed_from\":\"t/a\",\"purpose\"", 1);
+    let moved = PutJob {
+        manifest: jobs::Manifest::from_json(&json).unwrap(),
+        cut_over: WallMs(12 * MINUTE),
+        settle: Some(Settlement {
+            version: 1,
+            from: WallMs(12 * MINUTE),
+            decisions: Vec::new(),
+        }),
+        expected: None,
+        by: "ada".to_owned(),
+    };
+    ok(&mut store, at(13 * MINUTE, Command::PutJob(moved)));
+    let list = |namespace: Option<&str>| {
+        let mut found = Vec::new();
+        let mut after = None;
+        loop {
+            let filter = JobFilter {
+                namespace: namespace.map(str::to_owned),
+                after,
+                limit: 1,
+                ..JobFilter::default()
+            };
+            let page = reader.jobs(&filter).unwrap();
+            found.extend(page.rows.iter().map(|job| job.job.to_string()));
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return found,
+            }
+        }
+    };
+    assert_eq!(list(None), ["t/b", "t/z", "u/c"]);
+    assert_eq!(list(Some("t")), ["t/b", "t/z"]);
+    assert_eq!(list(Some("t-")), Vec::<String>::new());
+}
+
+#[test]
+fn the_audit_is_paged_and_filtered() {
+    let (_store, reader, _directory) = store();
+    let list = |change: &dyn Fn(&mut AuditFilter)| {
+        let mut found = Vec::new();
+        let mut before = None;
+        loop {
+            let mut filter = AuditFilter {
+                before,
+                limit: 2,
+                ..AuditFilter::default()
+            };
+            change(&mut filter);
+            let page = reader.audit(&filter).unwrap();
+            found.extend(
+                page.rows
+                    .iter()
+                    .map(|entry| entry.job.as_ref().unwrap().to_string()),
+            );
+            match page.next {
+                Some(next) => before = Some(next),
+                None => return found,
+            }
+        }
+    };
+    assert_eq!(list(&|_| ()), ["u/c", "t/b", "t/a"]);
+    assert_eq!(list(&|f| f.job = Some(name("t/b"))), ["t/b"]);
+    assert!(list(&|f| f.by = Some("nobody".to_owned())).is_empty());
+    assert!(list(&|f| f.run = Some(RunId(1))).is_empty());
+}
