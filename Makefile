@@ -9,7 +9,7 @@ SIDE_BY_SIDE := $(shell echo $$((3 * $$(nproc))))
 SIM_SEEDS_LONG = 1000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo reconcile release test test-full test-guest lint bench simulate house
+.PHONY: cli-reference help demo reconcile release test test-full test-guest lint bench simulate house
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,3 +57,6 @@ bench: ## Measure ledger, schedules and manifests on this machine
 house: ## Draw docs/house.svg anew from cargo metadata (needs graphviz)
 	MATINS_DRAW_HOUSE=1 cargo test -p tests --test house the_drawing_is_true
 	dot -Tsvg docs/house.dot -o docs/house.svg
+
+cli-reference: ## Write docs/CLI.md anew from the program's own help
+	MATINS_WRITE_CLI=1 cargo test -p matins --bin matins the_reference_is_true

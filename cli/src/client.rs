@@ -34,7 +34,7 @@ pub(crate) const PIECE_LIMIT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// Which coordinator is meant.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Target {
     /// Data directory of the coordinator, or of `matins dev` [env: MATINS_DATA]
     /// [default: ./.matins]
@@ -54,6 +54,8 @@ pub(crate) struct Client {
     agent: Agent,
     url: String,
     token: String,
+    /// For an answer as a whole.
+    limit: Duration,
 }
 
 impl Target {
@@ -112,7 +114,13 @@ impl Client {
             agent: config.into(),
             url: url.trim_end_matches('/').to_owned(),
             token: token.to_owned(),
+            limit: ANSWER_LIMIT,
         }
+    }
+
+    /// The same for who cannot wait longer.
+    pub(crate) fn within(self, limit: Duration) -> Client {
+        Client { limit, ..self }
     }
 
     /// The coordinator with this data directory, or the one of the `matins dev` that has it.
@@ -249,7 +257,7 @@ impl Client {
             .query_pairs(query.iter().map(|(key, value)| (*key, value.as_str())))
             .header("authorization", format!("Bearer {}", self.token))
             .config()
-            .timeout_global(Some(ANSWER_LIMIT))
+            .timeout_global(Some(self.limit))
             .build()
     }
 
@@ -305,7 +313,7 @@ impl Client {
         Failure::failed(
             format!("reading the answer of the coordinator at {}", self.url),
             error.to_string(),
-            "see that coordinator and command line are of one version: `matins --version`",
+            "see that coordinator and command line are of one version: `matins version`",
         )
     }
 

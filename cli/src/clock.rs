@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, LocalResult, NaiveDateTime, SecondsFormat, TimeZone, Utc};
 use chrono_tz::Tz;
 use protocol::{DurationMs, WallMs};
 
@@ -56,6 +56,22 @@ pub(crate) fn rfc3339_in(at: WallMs, zone: Tz) -> String {
     )
 }
 
+/// The instant at which a zone's clock shows a local time, or why there is not just one.
+pub(crate) fn instant_of_local(local: NaiveDateTime, zone: &str) -> Result<WallMs, String> {
+    let zone: Tz = zone
+        .parse()
+        .map_err(|_| "this program does not know that zone".to_owned())?;
+    match zone.from_local_datetime(&local) {
+        LocalResult::Single(at) => Ok(WallMs(at.timestamp_millis())),
+        LocalResult::Ambiguous(first, second) => Err(format!(
+            "that clock shows it twice, at {} and at {}",
+            first.to_rfc3339(),
+            second.to_rfc3339()
+        )),
+        LocalResult::None => Err("that clock never shows it: it goes forward over it".to_owned()),
+    }
+}
+
 /// A length of time as precise as a person wants it: `12ms`, `1.2s`, `47s`, `4m12s`, `3h05m`, `2d4h`.
 pub(crate) fn rough(length: DurationMs) -> String {
     let ms = length.0;
@@ -87,6 +103,27 @@ mod tests {
             (-1_500, "-1.5s"),
         ] {
             assert_eq!(rough(DurationMs(ms)), expected);
+        }
+    }
+
+    #[test]
+    fn local_times_that_a_clock_shows_once_are_instants() {
+        for (local, zone, expected) in [
+            (
+                "2026-11-29T10:10:00",
+                "Asia/Shanghai",
+                Ok("2026-11-29T02:10:00Z"),
+            ),
+            ("2026-10-25T02:30:00", "Europe/Berlin", Err("twice")),
+            ("2026-03-29T02:30:00", "Europe/Berlin", Err("never")),
+            ("2026-03-29T02:30:00", "Nowhere/Land", Err("does not know")),
+        ] {
+            let found = instant_of_local(local.parse().unwrap(), zone);
+            match (found, expected) {
+                (Ok(at), Ok(expected)) => assert_eq!(at.to_rfc3339(), expected),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{local}: {error}"),
+                (found, _) => panic!("{local} {zone}: {found:?}"),
+            }
         }
     }
 

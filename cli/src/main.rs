@@ -4,25 +4,38 @@ mod args;
 mod client;
 mod clock;
 mod commands;
+mod complete;
 mod dev;
 mod failure;
 mod output;
+mod paint;
+mod progress;
+mod reference;
 mod serve;
 mod subject;
 mod text;
+mod watch;
+mod yaml;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use clap_complete::CompleteEnv;
 
 use args::{AboutAgent, Agent, Cli, Command};
 use failure::Failure;
+use paint::{Tone, toned_talk};
 
 fn main() -> ExitCode {
+    // A shell asks what may stand on a command line. Otherwise this does nothing.
+    CompleteEnv::with_factory(Cli::command)
+        .var(complete::COMPLETE)
+        .complete();
     match dispatch(Cli::parse().command) {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::Told(told)) => {
-            output::talk(&told.to_string());
+            let error = toned_talk("error:", Tone::Bad);
+            output::talk(&told.to_string().replacen("error:", &error, 1));
             ExitCode::from(told.status as u8)
         }
     }
@@ -41,7 +54,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
                     asking,
                 }),
             ..
-        }) => commands::act::revoke(&name, reason, &asking),
+        }) => commands::fleet::revoke(&name, reason, &asking),
         Command::Agent(Agent { run, child, .. }) => {
             let run = run.expect("the parser demands what running an agent needs");
             serve::agent(run, &child)
@@ -52,8 +65,21 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Describe(options) => commands::describe::describe(&options),
         Command::Run(options) => commands::act::run(&options),
         Command::Rerun(options) => commands::act::rerun(&options),
+        Command::Redo(options) => commands::act::redo(&options),
         Command::Cancel(options) => commands::act::cancel(&options),
         Command::Confirm(options) => commands::act::confirm(&options),
+        Command::Pause(options) => commands::act::pause(&options),
+        Command::Resume(options) => commands::act::resume(&options),
+        Command::Alerts(what) => commands::act::alerts(&what),
+        Command::Cordon(options) => commands::fleet::cordon(&options),
+        Command::Uncordon(options) => commands::fleet::uncordon(&options),
+        Command::Drain(options) => commands::fleet::drain(&options),
+        Command::Resource(what) => commands::fleet::resource(&what),
+        Command::Why(options) => commands::why::why(&options),
+        Command::Sql(options) => commands::sql::sql(&options),
+        Command::Completions(options) => reference::completions(&options),
+        Command::Man(options) => reference::man(&options),
+        Command::Version(options) => commands::version::version(&options),
         Command::Logs(options) => commands::logs::logs(&options),
         Command::Next(options) => commands::next::next(&options),
         Command::Bench(what) => commands::bench::bench(&what),

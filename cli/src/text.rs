@@ -5,6 +5,9 @@
 
 use unicode_width::UnicodeWidthChar;
 
+use crate::output::Room;
+use crate::paint::{Tone, toned};
+
 /// Columns of a terminal that everybody has.
 pub(crate) const LINE_WIDTH: usize = 80;
 
@@ -22,22 +25,45 @@ pub(crate) struct Table {
 }
 
 struct Column {
-    title: &'static str,
+    title: String,
     yields: bool,
+    /// Its words have a tone.
+    is_state: bool,
 }
 
 impl Table {
-    /// Columns by title; one that begins with `~` yields where the line is too short.
+    /// Columns by title. One that begins with `~` yields where the line is too short; one with
+    /// `=` before that holds states.
     pub(crate) fn new(titles: &[&'static str]) -> Table {
         let columns = titles
             .iter()
-            .map(|title| Column {
-                title: title.strip_prefix('~').unwrap_or(title),
-                yields: title.starts_with('~'),
+            .map(|title| {
+                let (is_state, title) = match title.strip_prefix('=') {
+                    Some(title) => (true, title),
+                    None => (false, *title),
+                };
+                Column {
+                    title: title.strip_prefix('~').unwrap_or(title).to_owned(),
+                    yields: title.starts_with('~'),
+                    is_state,
+                }
             })
             .collect();
         Table {
             columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Columns of whatever names, all of which yield.
+    pub(crate) fn of_any(titles: Vec<&str>) -> Table {
+        let columns = titles.into_iter().map(|title| Column {
+            title: printable(title),
+            yields: true,
+            is_state: false,
+        });
+        Table {
+            columns: columns.collect(),
             rows: Vec::new(),
         }
     }
@@ -60,44 +86,79 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Whether its columns can stand side by side at all.
+    pub(crate) fn fits(&self, room: Room) -> bool {
+        let widths = self.plan_widths(LINE_WIDTH);
+        room == Room::Endless || total_width(&widths) <= LINE_WIDTH
+    }
+
     pub(crate) fn render(&self) -> String {
-        let widths = self.plan_widths();
-        let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
+        self.render_in(Room::Columns80)
+    }
+
+    pub(crate) fn render_in(&self, room: Room) -> String {
+        let line_width = match room {
+            Room::Columns80 => LINE_WIDTH,
+            Room::Endless => usize::MAX,
+        };
+        let widths = self.plan_widths(line_width);
+        let titles: Vec<String> = self.columns.iter().map(|c| c.title.clone()).collect();
         let mut text = String::new();
-        for row in std::iter::once(&titles).chain(&self.rows) {
+        for (row, is_title) in
+            std::iter::once((&titles, true)).chain(self.rows.iter().map(|row| (row, false)))
+        {
             let cells: Vec<Vec<String>> = row
                 .iter()
                 .zip(&widths)
-                .map(|(cell, &width)| wrap(cell, width))
+                .map(|(cell, &width)| match room {
+                    Room::Columns80 => wrap(cell, width),
+                    Room::Endless => vec![cell.replace('\n', " ")],
+                })
                 .collect();
             let height = cells.iter().map(Vec::len).max().unwrap_or(0);
             for i in 0..height {
-                let mut line = String::new();
-                for (cell, &width) in cells.iter().zip(&widths) {
-                    let part = cell.get(i).map_or("", String::as_str);
-                    line.push_str(part);
-                    line.push_str(&" ".repeat(width + GAP - columns_of(part).min(width)));
-                }
-                text.push_str(line.trim_end());
+                text.push_str(&self.line(&cells, &widths, i, is_title));
                 text.push('\n');
             }
         }
         text
     }
 
-    fn plan_widths(&self) -> Vec<usize> {
+    /// The `i`-th line of a row. Colours take no room.
+    fn line(&self, cells: &[Vec<String>], widths: &[usize], i: usize, is_title: bool) -> String {
+        let mut line = String::new();
+        let mut blanks = 0;
+        for ((cell, &width), column) in cells.iter().zip(widths).zip(&self.columns) {
+            let part = cell.get(i).map_or("", String::as_str);
+            if !part.is_empty() {
+                line.push_str(&" ".repeat(blanks));
+                blanks = 0;
+            }
+            let tone = match cell.first() {
+                _ if is_title => Some(Tone::Faint),
+                Some(word) if column.is_state => Tone::of(word),
+                _ => None,
+            };
+            if !part.is_empty() {
+                line.push_str(&toned(part, tone));
+            }
+            blanks += width + GAP - columns_of(part).min(width);
+        }
+        line
+    }
+
+    fn plan_widths(&self, line_width: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = self
             .columns
             .iter()
             .enumerate()
             .map(|(i, column)| {
                 let widest = self.rows.iter().map(|row| columns_of(&row[i])).max();
-                widest.unwrap_or(0).max(columns_of(column.title))
+                widest.unwrap_or(0).max(columns_of(&column.title))
             })
             .collect();
         loop {
-            let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-            if total <= LINE_WIDTH {
+            if total_width(&widths) <= line_width {
                 return widths;
             }
             // The widest of those that yield gives one column at a time, so that two long ones
@@ -111,6 +172,11 @@ impl Table {
             }
         }
     }
+}
+
+/// Of columns side by side.
+fn total_width(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
 
 /// Breaks text into lines of at most `width` columns: at a space, or else after a `/`, `-` or `_`,

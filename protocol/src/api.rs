@@ -3,6 +3,7 @@
 //! Every time is RFC 3339 in UTC; every length of time is in milliseconds and says so in its name;
 //! every id is text with its prefix, `run-12`.
 
+mod expectation;
 mod requests;
 mod text;
 
@@ -15,6 +16,7 @@ use crate::output::Stream;
 use crate::time::WallMs;
 use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token};
 
+pub use expectation::*;
 pub use requests::*;
 pub use text::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
 
@@ -219,6 +221,35 @@ pub struct Agent {
     /// What the host says of itself, for `needs.labels`; sorted.
     #[serde(default)]
     pub labels: Vec<String>,
+}
+
+/// `GET /agents/{name}`: an agent with what runs on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AgentDetail {
+    #[serde(flatten)]
+    pub agent: Agent,
+    /// By token, oldest first.
+    pub leases: Vec<AgentLease>,
+}
+
+/// A shard that an agent holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AgentLease {
+    #[serde(with = "IdText::<Token>")]
+    pub token: Token,
+    #[serde(with = "IdText::<RunId>")]
+    pub run: RunId,
+    pub job: JobName,
+    pub shard: u32,
+    #[serde(with = "Rfc3339")]
+    pub granted_at: WallMs,
+    /// The manifest declares a second run harmless. Where it does not, a shard that is interrupted
+    /// goes to a person instead of running elsewhere.
+    pub safe: bool,
+    /// It is being cancelled.
+    pub cancelling: bool,
 }
 
 /// Something that shards share and of which there is only so much, such as the connections of a

@@ -1,48 +1,78 @@
 //! Commands that only look.
 
-use clap::{Args, Subcommand, ValueEnum};
-use protocol::{JobName, Token, WallMs};
+use std::path::PathBuf;
 
-use super::Asking;
-use crate::subject::{Subject, parse_time};
+use clap::{Args, Subcommand, ValueEnum};
+use protocol::{DurationMs, JobName, Token, WallMs};
+
+use super::{Asking, Text, parse_length};
+use crate::client::{DATA_DEFAULT, Target};
+use crate::complete;
+use crate::subject::{RunRef, Subject, Thing, parse_time};
+use crate::watch::Watching;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Get {
     /// Jobs, when they fire next and how they ended last
     Jobs {
+        /// Only of this namespace
+        #[arg(long, short = 'n', value_name = "NAMESPACE")]
+        namespace: Option<String>,
         #[command(flatten)]
-        asking: Asking,
+        listing: Listing,
     },
     /// Runs, newest first
     Runs {
         /// Only of this job
-        #[arg(long, value_name = "JOB")]
+        #[arg(long, value_name = "JOB", add = complete::jobs())]
         job: Option<JobName>,
         /// Only in this state
         #[arg(long, value_name = "STATE", value_enum)]
         state: Option<RunState>,
-        /// At most so many
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
         #[command(flatten)]
-        asking: Asking,
+        limit: Limit,
+        #[command(flatten)]
+        listing: Listing,
     },
     /// Agents, their slots and what they run
     Agents {
         #[command(flatten)]
-        asking: Asking,
+        listing: Listing,
     },
-    /// What a person should know, newest first
+    /// What a person should know and is not over yet, newest first
     Alerts {
         /// Only of this job
-        #[arg(long, value_name = "JOB")]
+        #[arg(long, value_name = "JOB", add = complete::jobs())]
         job: Option<JobName>,
-        /// At most so many
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
+        /// Those that are over too
+        #[arg(long)]
+        all: bool,
         #[command(flatten)]
-        asking: Asking,
+        limit: Limit,
+        #[command(flatten)]
+        listing: Listing,
     },
+    /// Named resources that shards share, and how much of them is in use
+    Resources {
+        #[command(flatten)]
+        listing: Listing,
+    },
+}
+
+/// Options of every list.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Listing {
+    #[command(flatten)]
+    pub(crate) watching: Watching,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    /// At most so many
+    #[arg(long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rows: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -61,18 +91,74 @@ pub(crate) enum RunState {
 
 #[derive(Args, Debug)]
 pub(crate) struct Describe {
-    /// A job, a run (`run-12`), or the run of a job's fire time
-    #[arg(value_name = "JOB|RUN|JOB@TIME")]
-    pub(crate) subject: Subject,
+    /// A job, a run (`run-12`), the run of a job's fire time, or a host
+    #[arg(value_name = "JOB|RUN|JOB@TIME|HOST", add = complete::subjects())]
+    pub(crate) thing: Thing,
+    #[command(flatten)]
+    pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) asking: Asking,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Why {
+    /// A fire time of a job, or `JOB@latest` for its newest run; or a run (`run-12`)
+    #[arg(value_name = "JOB@TIME|RUN", add = complete::runs())]
+    pub(crate) run: RunRef,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Sql {
+    /// One SELECT; without it the views and their columns are listed
+    #[arg(value_name = "SELECT")]
+    pub(crate) query: Option<String>,
+    /// At most so many rows
+    #[arg(long = "limit", value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rows: u32,
+    /// How long it may take, such as 10s, at most 60s
+    #[arg(long, value_name = "DURATION", value_parser = parse_sql_limit, default_value = "10s")]
+    pub(crate) time_limit: DurationMs,
+    /// How the answer is written
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Rows,
+    /// Data directory of the coordinator, or of `matins dev`: the ledger is read where it lies
+    #[arg(long, value_name = "DIR", env = "MATINS_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
+    pub(crate) data: PathBuf,
+}
+
+/// How rows of a query are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rows {
+    /// For people, at 80 columns
+    #[default]
+    Table,
+    /// For people, each row on one line
+    Wide,
+    /// An array of objects
+    Json,
+    /// Objects in blocks
+    Yaml,
+    /// With a line of names first, as RFC 4180 has it
+    Csv,
+}
+
+fn parse_sql_limit(text: &str) -> Result<DurationMs, String> {
+    const MOST: DurationMs = DurationMs(60_000);
+    match parse_length(text)? {
+        length if length > MOST => Err("at most 60s: while it reads, the ledger's log cannot be \
+                                        shortened"
+            .to_owned()),
+        length => Ok(length),
+    }
 }
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Logs {
     /// A job, of which its newest run is meant, a run (`run-12`), or the run of a
     /// job's fire time
-    #[arg(value_name = "JOB|RUN|JOB@TIME")]
+    #[arg(value_name = "JOB|RUN|JOB@TIME", add = complete::subjects())]
     pub(crate) subject: Subject,
     /// Only of this shard
     #[arg(long, value_name = "K")]
@@ -98,8 +184,11 @@ pub(crate) struct Logs {
     /// Write before each line when it was read
     #[arg(long)]
     pub(crate) timestamps: bool,
+    /// How the answer is written: json is one object a line
+    #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Text,
     #[command(flatten)]
-    pub(crate) asking: Asking,
+    pub(crate) target: Target,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

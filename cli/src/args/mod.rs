@@ -2,9 +2,12 @@
 
 mod act;
 mod bench;
+mod fleet;
 mod look;
 mod manifests;
 mod serve;
+
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use protocol::DurationMs;
@@ -13,6 +16,7 @@ use crate::client::Target;
 use crate::output::Format;
 pub(crate) use act::*;
 pub(crate) use bench::*;
+pub(crate) use fleet::*;
 pub(crate) use look::*;
 pub(crate) use manifests::*;
 pub(crate) use serve::*;
@@ -36,6 +40,8 @@ Environment:
   MATINS_URL, MATINS_TOKEN_FILE
                      address of the coordinator's API and the file with its
                      token, instead of a data directory
+  NO_COLOR           no colours, set to anything; there are none anyway where
+                     the output is no terminal
   MATINS_LOG         what coordinator and agent log, such as `debug` or
                      `coordinator=debug,info` [default: info]
 
@@ -60,26 +66,48 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Create and change jobs from manifests
     Apply(Apply),
-    /// List jobs, runs, agents or alerts
+    /// List jobs, runs, agents, alerts or resources
     #[command(subcommand)]
     Get(Get),
-    /// Show everything about one job or one run
+    /// Show everything about one job, one run or one agent
     Describe(Describe),
+    /// Say what became of a fire time, and what to do now
+    Why(Why),
     /// Run a job now, or for a past time that has no run
     Run(Run),
     /// Run the shards of a run that did not succeed once more
     Rerun(Rerun),
+    /// Run all shards of a run anew, those that succeeded too
+    Redo(Redo),
     /// Stop a run
     Cancel(Cancel),
     /// Say how shards ended that Matins could not judge
     Confirm(Confirm),
+    /// Have nothing of a job's schedule fire until it is resumed
+    Pause(Pause),
+    /// Have a job's schedule fire again, from now on
+    Resume(Resume),
+    /// Settle alerts
+    #[command(subcommand)]
+    Alerts(Alerts),
     /// Write what attempts printed, and follow what they print
     Logs(Logs),
+    /// Give a host no more work; what runs there goes on
+    Cordon(Cordon),
+    /// Give a host work again
+    Uncordon(Uncordon),
+    /// Give a host no more work, and wait until nothing runs there
+    Drain(Drain),
+    /// Say how much there is of what shards share
+    #[command(subcommand)]
+    Resource(Resource),
     /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
     /// Measure what this machine carries
     #[command(subcommand)]
     Bench(Bench),
+    /// Ask the ledger itself, read-only
+    Sql(Sql),
     /// Print the JSON Schema of a manifest, by which editors complete and check
     Schema,
     /// Run a whole Matins of your own from a directory of manifests
@@ -95,6 +123,42 @@ pub(crate) enum Command {
     Ca(Ca),
     /// Print the SQL by which a job's own database refuses replaced processes
     Guard(Guard),
+    /// Print what makes a shell complete commands, jobs and runs
+    Completions(Completions),
+    /// Write the manual pages
+    Man(Man),
+    /// Say which version this is, and which the coordinator's
+    Version(Version),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// For which shell; see its --help for where it goes
+    #[arg(value_name = "SHELL", value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    /// `source <(matins completions bash)` in ~/.bashrc
+    Bash,
+    /// `source <(matins completions zsh)` in ~/.zshrc, behind compinit
+    Zsh,
+    /// `matins completions fish | source` in ~/.config/fish/config.fish
+    Fish,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// Directory the pages are written to, such as /usr/local/share/man/man1
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Version {
+    #[command(flatten)]
+    pub(crate) asking: Asking,
 }
 
 /// Options of every command that asks a coordinator.
@@ -125,7 +189,7 @@ fn parse_reason(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_length(text: &str) -> Result<DurationMs, String> {
+pub(crate) fn parse_length(text: &str) -> Result<DurationMs, String> {
     jobs::parse_duration(text).map_err(|error| error.to_string())
 }
 

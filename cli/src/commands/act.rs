@@ -1,26 +1,26 @@
-//! What a person asks of a job or a run. Each is asked in the user's name and with a reason.
+//! What a person asks of a job, a run or an alert. Each is asked in the user's name.
+
+use std::collections::BTreeMap;
 
 use protocol::api::{
-    CancelRequest, ConfirmRequest, RerunRequest, RevokeAnswer, RevokeRequest, RunAnswer, RunRequest,
+    CancelRequest, ClearAlertAnswer, ClearAlertRequest, ConfirmRequest, PauseAnswer, PauseRequest,
+    RedoAnswer, RedoRequest, RerunRequest, ResumeRequest, RunAnswer, RunRequest,
 };
-use protocol::{AgentName, RunId};
+use protocol::{RunId, WallMs};
 
-use crate::args::{Asking, Cancel, Confirm, Rerun, Run, Verdict};
+use crate::args::{Alerts, Asking, Cancel, Confirm, Pause, Redo, Rerun, Resume, Run, Verdict};
 use crate::client::Client;
-use crate::commands::{asking_user, find_run};
+use crate::commands::{asking_user, find_run, path_of};
 use crate::failure::Failure;
-use crate::output::{Format, print, print_json, talk};
+use crate::paint::{Tone, toned};
 use crate::subject::RunRef;
+use crate::text::count;
 
 pub(crate) fn run(options: &Run) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
-    let path = format!(
-        "/api/v1/jobs/{}/{}/runs",
-        options.job.namespace(),
-        options.job.name()
-    );
+    let path = format!("{}/runs", path_of(&options.job));
     let request = RunRequest {
-        params: std::collections::BTreeMap::new(),
+        params: once_each(&options.params)?,
         fire_time: options.at,
         by: asking_user(),
         reason: options.reason.clone(),
@@ -28,17 +28,50 @@ pub(crate) fn run(options: &Run) -> Result<(), Failure> {
     tell(&options.asking, &client.post(&path, &request)?)
 }
 
+fn once_each(params: &[(String, String)]) -> Result<BTreeMap<String, String>, Failure> {
+    let mut values = BTreeMap::new();
+    for (name, value) in params {
+        if let Some(first) = values.insert(name.clone(), value.clone()) {
+            return Err(Failure::bad_input(
+                format!("reading --param {name}"),
+                format!("it is given twice, as `{first}` and as `{value}`"),
+                "give it once",
+            ));
+        }
+    }
+    Ok(values)
+}
+
 pub(crate) fn rerun(options: &Rerun) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
     let run = id_of(&client, &options.run)?;
     let request = RerunRequest {
-        failed: false,
+        failed: options.failed,
         shard: options.shard,
         by: asking_user(),
         reason: options.reason.clone(),
     };
     let path = format!("/api/v1/runs/{run}/rerun");
     tell(&options.asking, &client.post(&path, &request)?)
+}
+
+pub(crate) fn redo(options: &Redo) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let run = id_of(&client, &options.run)?;
+    let request = RedoRequest {
+        by: asking_user(),
+        reason: options.reason.clone(),
+        force: options.force,
+    };
+    let answer: RedoAnswer = client.post(&format!("/api/v1/runs/{run}/redo"), &request)?;
+    options.asking.output.print(&answer, |_| {
+        format!(
+            "{} {}, execution {}\n",
+            answer.run,
+            in_tone(&answer.state),
+            answer.execution
+        )
+    })
 }
 
 pub(crate) fn cancel(options: &Cancel) -> Result<(), Failure> {
@@ -70,24 +103,69 @@ pub(crate) fn confirm(options: &Confirm) -> Result<(), Failure> {
     tell(&options.asking, &client.post(&path, &request)?)
 }
 
-pub(crate) fn revoke(name: &AgentName, reason: String, asking: &Asking) -> Result<(), Failure> {
-    let client = asking.target.find()?;
-    let request = RevokeRequest {
+pub(crate) fn pause(options: &Pause) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let request = PauseRequest {
         by: asking_user(),
-        reason,
+        reason: options.reason.clone(),
     };
-    let path = format!("/api/v1/agents/{name}/revoke");
-    let answer: RevokeAnswer = client.post(&path, &request)?;
-    if !answer.known {
-        talk(&format!(
-            "no agent of this name has ever attached; see that {name} is spelt as its certificate \
-             spells it"
-        ));
+    let path = format!("{}/pause", path_of(&options.job));
+    let answer: PauseAnswer = client.post(&path, &request)?;
+    options.asking.output.print(&answer, |_| {
+        let paused = in_tone("paused");
+        if answer.changed {
+            format!("{} {paused}; what has fired goes on\n", answer.job)
+        } else {
+            format!("{} was {paused} already\n", answer.job)
+        }
+    })
+}
+
+pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
+    let client = options.asking.target.find()?;
+    let request = ResumeRequest { by: asking_user() };
+    let path = format!("{}/resume", path_of(&options.job));
+    let answer: PauseAnswer = client.post(&path, &request)?;
+    options.asking.output.print(&answer, |_| resumed(&answer))
+}
+
+fn resumed(answer: &PauseAnswer) -> String {
+    let next = answer.next_fire.map_or_else(
+        || "it has no next fire".to_owned(),
+        |next: WallMs| format!("next fire {next}"),
+    );
+    if !answer.changed {
+        return format!("{} was not paused; {next}\n", answer.job);
     }
-    match asking.output {
-        Format::Json => print_json(&answer),
-        Format::Table => print(&format!("{name} revoked\n")),
-    }
+    let skipped = match answer.skipped {
+        0 => String::new(),
+        n => format!(
+            "{} that came while it was paused did not run\n",
+            count(n, "fire")
+        ),
+    };
+    format!("{} resumed; {next}\n{skipped}", answer.job)
+}
+
+pub(crate) fn alerts(what: &Alerts) -> Result<(), Failure> {
+    let Alerts::Clear {
+        alert,
+        reason,
+        asking,
+    } = what;
+    let request = ClearAlertRequest {
+        by: asking_user(),
+        reason: reason.clone(),
+    };
+    let path = format!("/api/v1/alerts/{alert}/clear");
+    let answer: ClearAlertAnswer = asking.target.find()?.post(&path, &request)?;
+    asking.output.print(&answer, |_| {
+        if answer.changed {
+            format!("{alert} cleared\n")
+        } else {
+            format!("{alert} was cleared already\n")
+        }
+    })
 }
 
 fn id_of(client: &Client, run: &RunRef) -> Result<RunId, Failure> {
@@ -98,8 +176,11 @@ fn id_of(client: &Client, run: &RunRef) -> Result<RunId, Failure> {
 }
 
 fn tell(asking: &Asking, answer: &RunAnswer) -> Result<(), Failure> {
-    match asking.output {
-        Format::Json => print_json(answer),
-        Format::Table => print(&format!("{} {}\n", answer.run, answer.state)),
-    }
+    asking.output.print(answer, |_| {
+        format!("{} {}\n", answer.run, in_tone(&answer.state))
+    })
+}
+
+fn in_tone(state: &str) -> String {
+    toned(state, Tone::of(state))
 }

@@ -4,57 +4,110 @@ use std::fmt::Write;
 
 use clap::ValueEnum;
 use protocol::WallMs;
-use protocol::api::{Agent, Alert, Job, Run};
+use protocol::api::{Agent, Alert, Job, Resource, Run};
 
-use crate::args::{Asking, Get, RunState};
+use crate::args::{Get, Limit, Listing, RunState};
+use crate::client::Client;
+use crate::clock::rough;
 use crate::commands::{shards_done, took};
 use crate::failure::Failure;
-use crate::output::{Format, print, print_json, talk};
-use crate::text::{LINE_WIDTH, Table, printable, wrap};
+use crate::output::{Page, Room};
+use crate::paint::{Tone, toned};
+use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
 
 /// Most alerts that can be asked for.
 const ALERTS_MAX: u32 = 1000;
 
 pub(crate) fn get(what: &Get) -> Result<(), Failure> {
     match what {
-        Get::Jobs { asking } => jobs(asking),
+        Get::Jobs { namespace, listing } => show(listing, |client| {
+            jobs(client, listing, namespace.as_deref())
+        }),
         Get::Runs {
             job,
             state,
             limit,
-            asking,
+            listing,
         } => {
-            let mut query = vec![("limit", limit.to_string())];
-            if let Some(job) = job {
-                query.push(("job", job.to_string()));
-            }
-            if let Some(state) = state {
-                query.push(("state", state_word(*state)));
-            }
-            let runs: Vec<Run> = asking.target.find()?.get("/api/v1/runs", &query)?;
-            match asking.output {
-                Format::Json => print_json(&runs),
-                Format::Table => show(&runs_table(&runs), "no runs"),
-            }
+            let mut query = vec![("limit", limit.rows.to_string())];
+            query.extend(job.as_ref().map(|job| ("job", job.to_string())));
+            query.extend(state.map(|state| ("state", state_word(state))));
+            show(listing, |client| {
+                let runs: Vec<Run> = client.get("/api/v1/runs", &query)?;
+                let page = list(listing, &runs, runs_table, "no runs");
+                Ok(say_where_cut_off(page, listing, runs.len(), *limit))
+            })
         }
-        Get::Agents { asking } => agents(asking),
-        Get::Alerts { job, limit, asking } => {
+        Get::Agents { listing } => show(listing, |client| {
+            let agents: Vec<Agent> = client.get("/api/v1/agents", &[])?;
+            let none = "no agents: none has ever attached";
+            Ok(list(listing, &agents, agents_table, none))
+        }),
+        Get::Alerts {
+            job,
+            all,
+            limit,
+            listing,
+        } => show(listing, |client| {
             // Those of one job are chosen here, from as many as there are to have.
-            let asked = if job.is_some() { ALERTS_MAX } else { *limit };
-            let query = [("limit", asked.to_string())];
-            let mut alerts: Vec<Alert> = asking.target.find()?.get("/api/v1/alerts", &query)?;
+            let asked = if job.is_some() { ALERTS_MAX } else { limit.rows };
+            let query = [("limit", asked.to_string()), ("all", all.to_string())];
+            let mut alerts: Vec<Alert> = client.get("/api/v1/alerts", &query)?;
             alerts.retain(|alert| job.is_none() || alert.job == *job);
-            alerts.truncate(*limit as usize);
-            match asking.output {
-                Format::Json => print_json(&alerts),
-                Format::Table if alerts.is_empty() => {
-                    talk("no alerts");
-                    Ok(())
-                }
-                Format::Table => print(&alerts_text(&alerts)),
-            }
-        }
+            alerts.truncate(limit.rows as usize);
+            let format = listing.asking.output;
+            let page = format.page(&alerts, |room| alerts_text(&alerts, room));
+            Ok(match alerts.as_slice() {
+                [] if *all => page.saying(format, "no alerts"),
+                [] => page.saying(
+                    format,
+                    "no open alerts; --all shows those that are over too",
+                ),
+                alerts => say_where_cut_off(page, listing, alerts.len(), *limit),
+            })
+        }),
+        Get::Resources { listing } => show(listing, |client| {
+            let resources: Vec<Resource> = client.get("/api/v1/resources", &[])?;
+            let none = "no resources: make one with `matins resource set NAME CAPACITY`";
+            Ok(list(listing, &resources, |r, _| resources_table(r), none))
+        }),
     }
+}
+
+fn show(listing: &Listing, look: impl Fn(&Client) -> Result<Page, Failure>) -> Result<(), Failure> {
+    let target = &listing.asking.target;
+    // Found anew each time: a coordinator that was started again has another address.
+    listing.watching.show(|| look(&target.find()?))
+}
+
+fn list<T: serde::Serialize>(
+    listing: &Listing,
+    rows: &[T],
+    table: impl FnOnce(&[T], Room) -> Table,
+    none: &str,
+) -> Page {
+    let format = listing.asking.output;
+    let page = format.page(&rows, |room| match rows {
+        [] => String::new(),
+        rows => table(rows, room).render_in(room),
+    });
+    if rows.is_empty() {
+        page.saying(format, none)
+    } else {
+        page
+    }
+}
+
+/// A list that is as long as it may be is seldom all.
+fn say_where_cut_off(page: Page, listing: &Listing, rows: usize, limit: Limit) -> Page {
+    if rows < limit.rows as usize {
+        return page;
+    }
+    let text = format!(
+        "the newest {} only; --limit shows more",
+        count(rows as u64, "row")
+    );
+    page.saying(listing.asking.output, text)
 }
 
 fn state_word(state: RunState) -> String {
@@ -65,88 +118,184 @@ fn state_word(state: RunState) -> String {
         .to_owned()
 }
 
-fn jobs(asking: &Asking) -> Result<(), Failure> {
-    let jobs: Vec<Job> = asking.target.find()?.get("/api/v1/jobs", &[])?;
-    if asking.output == Format::Json {
-        return print_json(&jobs);
-    }
-    let mut table = Table::new(&["~JOB", "~SCHEDULE", "NEXT FIRE", "LAST RUN"]);
-    for job in &jobs {
-        table.row(vec![
-            job.job.to_string(),
-            job.schedule.clone(),
-            job.next_fire.map_or_else(String::new, WallMs::to_rfc3339),
-            job.last_run.as_ref().map_or_else(String::new, |run| {
-                format!("{} {}", run.state, shards_done(run))
-            }),
-        ]);
-    }
-    show(
-        &table,
-        "no jobs: apply some with `matins apply -f FILE|DIR`",
-    )?;
+fn jobs(client: &Client, listing: &Listing, namespace: Option<&str>) -> Result<Page, Failure> {
+    let mut jobs: Vec<Job> = client.get("/api/v1/jobs", &[])?;
+    jobs.retain(|job| namespace.is_none_or(|namespace| job.job.namespace() == namespace));
+    let format = listing.asking.output;
+    let none = match namespace {
+        Some(_) => "no jobs in this namespace",
+        None => "no jobs: apply some with `matins apply -f FILE|DIR`",
+    };
+    let mut page = list(listing, &jobs, jobs_table, none);
     for job in &jobs {
         if let Some(problem) = &job.problem {
-            talk(&format!("{}: {problem}", job.job));
+            page = page.saying(format, format!("{}: {problem}", job.job));
         }
     }
-    Ok(())
+    Ok(page)
 }
 
-fn agents(asking: &Asking) -> Result<(), Failure> {
-    let agents: Vec<Agent> = asking.target.find()?.get("/api/v1/agents", &[])?;
-    if asking.output == Format::Json {
-        return print_json(&agents);
+fn jobs_table(jobs: &[Job], room: Room) -> Table {
+    let mut table = match room {
+        Room::Columns80 => Table::new(&["~JOB", "~SCHEDULE", "NEXT FIRE", "=LAST RUN"]),
+        Room::Endless => Table::new(&[
+            "JOB",
+            "SCHEDULE",
+            "NEXT FIRE",
+            "=LAST RUN",
+            "ZONE",
+            "VERSION",
+            "OWNER",
+            "PAUSED",
+            "PURPOSE",
+        ]),
+    };
+    for job in jobs {
+        let next = match (&job.paused, job.next_fire) {
+            (Some(_), _) => "paused".to_owned(),
+            (None, next) => next.map_or_else(String::new, WallMs::to_rfc3339),
+        };
+        let last = job.last_run.as_ref().map_or_else(String::new, |run| {
+            format!("{} {}", run.state, shards_done(run))
+        });
+        let mut row = vec![job.job.to_string(), job.schedule.clone(), next, last];
+        if room == Room::Endless {
+            let paused = job.paused.as_ref();
+            row.extend([
+                job.timezone.clone(),
+                job.version.to_string(),
+                job.owner.clone(),
+                paused.map_or_else(String::new, |paused| {
+                    format!("{} by {}: {}", paused.at, paused.by, paused.reason)
+                }),
+                job.purpose.clone(),
+            ]);
+        }
+        table.row(row);
     }
-    let mut table = Table::new(&["~AGENT", "STATE", "SLOTS", "IN USE"]);
-    for agent in &agents {
-        table.row(vec![
+    table
+}
+
+fn agents_table(agents: &[Agent], room: Room) -> Table {
+    let mut table = match room {
+        Room::Columns80 => Table::new(&["~AGENT", "=STATE", "SLOTS", "IN USE", "~LABELS"]),
+        Room::Endless => Table::new(&["AGENT", "=STATE", "SLOTS", "IN USE", "LABELS", "ID", "WHY"]),
+    };
+    for agent in agents {
+        let mut row = vec![
             agent.agent.to_string(),
             agent.state.clone(),
             agent.slots.to_string(),
             agent.leased.to_string(),
-        ]);
+            agent.labels.join(", "),
+        ];
+        if room == Room::Endless {
+            row.extend([
+                agent.id.to_string(),
+                agent.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        table.row(row);
     }
-    show(&table, "no agents: none has ever attached")
+    table
 }
 
-fn runs_table(runs: &[Run]) -> Table {
-    let mut table = Table::new(&["RUN", "FIRE TIME", "STATE", "DONE", "TOOK", "~JOB"]);
+fn runs_table(runs: &[Run], room: Room) -> Table {
+    let mut table = match room {
+        Room::Columns80 => Table::new(&["RUN", "FIRE TIME", "=STATE", "DONE", "TOOK", "~JOB"]),
+        Room::Endless => Table::new(&[
+            "RUN",
+            "FIRE TIME",
+            "=STATE",
+            "DONE",
+            "TOOK",
+            "JOB",
+            "TRIGGER",
+            "VERSION",
+            "LATE",
+            "ENDED",
+            "REASON",
+        ]),
+    };
     for run in runs {
-        table.row(vec![
+        let mut row = vec![
             run.run.to_string(),
             run.fire_time.to_rfc3339(),
             run.state.clone(),
             shards_done(run),
             took(run),
             run.job.to_string(),
+        ];
+        if room == Room::Endless {
+            row.extend([
+                run.trigger.as_str().to_owned(),
+                run.version.to_string(),
+                rough(run.admitted_at - run.fire_time),
+                run.ended_at.map_or_else(String::new, WallMs::to_rfc3339),
+                run.reason.clone().unwrap_or_default(),
+            ]);
+        }
+        table.row(row);
+    }
+    table
+}
+
+pub(crate) fn resources_table(resources: &[Resource]) -> Table {
+    let mut table = Table::new(&["~RESOURCE", "CAPACITY", "IN USE", "FREE"]);
+    for resource in resources {
+        table.row(vec![
+            resource.resource.clone(),
+            resource.capacity.to_string(),
+            resource.in_use.to_string(),
+            // Nothing is taken away where the capacity was lowered below what is held.
+            resource
+                .capacity
+                .saturating_sub(resource.in_use)
+                .to_string(),
         ]);
     }
     table
 }
 
 /// An alert is a sentence: it gets lines of its own below what it is about.
-fn alerts_text(alerts: &[Alert]) -> String {
+fn alerts_text(alerts: &[Alert], room: Room) -> String {
+    let width = match room {
+        Room::Columns80 => LINE_WIDTH - 2,
+        Room::Endless => usize::MAX,
+    };
     let mut text = String::new();
     for alert in alerts {
-        let run = alert.run.map(|run| run.to_string());
-        let job = alert.job.as_ref().map(ToString::to_string);
-        let about: Vec<String> = [Some(alert.kind.clone()), run, job]
-            .into_iter()
-            .flatten()
-            .collect();
-        let _ = writeln!(text, "{}  {}", alert.at, about.join("  "));
-        for line in wrap(&printable(&alert.text), LINE_WIDTH - 2) {
+        let tone = match alert.cleared_at {
+            None => Tone::Bad,
+            Some(_) => Tone::Faint,
+        };
+        let about = [
+            Some(toned(&alert.kind, Some(tone))),
+            alert.run.map(|run| run.to_string()),
+            alert.job.as_ref().map(ToString::to_string),
+            alert.agent.as_ref().map(ToString::to_string),
+        ];
+        let about: Vec<String> = about.into_iter().flatten().collect();
+        let _ = writeln!(text, "{}  {}  {}", alert.at, alert.id, about.join("  "));
+        for line in wrap(&printable(&alert.text), width) {
+            let _ = writeln!(text, "  {line}");
+        }
+        for line in history(alert) {
             let _ = writeln!(text, "  {line}");
         }
     }
     text
 }
 
-fn show(table: &Table, none: &str) -> Result<(), Failure> {
-    if table.is_empty() {
-        talk(none);
-        return Ok(());
-    }
-    print(&table.render())
+/// How often it was raised, and when it was over.
+fn history(alert: &Alert) -> Vec<String> {
+    let again = match (alert.count, alert.last_at) {
+        (2.., Some(last)) => Some(format!("raised {} times, last at {last}", alert.count)),
+        _ => None,
+    };
+    let over = alert.cleared_at.map(|at| match &alert.cleared_by {
+        Some(by) => format!("cleared by {} at {at}", printable(by)),
+        None => format!("over at {at}"),
+    });
+    [again, over].into_iter().flatten().collect()
 }

@@ -5,19 +5,26 @@ pub(crate) mod apply;
 pub(crate) mod bench;
 pub(crate) mod ca;
 pub(crate) mod describe;
+pub(crate) mod fleet;
 pub(crate) mod get;
 pub(crate) mod guard;
 pub(crate) mod logs;
 pub(crate) mod next;
 pub(crate) mod schema;
+pub(crate) mod sql;
+pub(crate) mod version;
+pub(crate) mod why;
 
+use chrono::NaiveDateTime;
+use jobs::{Manifest, Schedule};
 use nix::unistd::{User, getuid};
-use protocol::api::{Run, RunDetail};
+use protocol::api::{JobDetail, Run, RunDetail};
+use protocol::{JobName, WallMs};
 
 use crate::client::Client;
-use crate::clock::rough;
+use crate::clock::{instant_of_local, rough};
 use crate::failure::Failure;
-use crate::subject::RunRef;
+use crate::subject::{RunRef, When};
 
 /// Who asks: the user that this process runs as.
 pub(crate) fn asking_user() -> String {
@@ -29,16 +36,70 @@ pub(crate) fn asking_user() -> String {
     }
 }
 
+fn path_of(job: &JobName) -> String {
+    format!("/api/v1/jobs/{}/{}", job.namespace(), job.name())
+}
+
 fn find_run(client: &Client, run: &RunRef) -> Result<RunDetail, Failure> {
-    match run {
-        RunRef::Id(id) => client.get(&format!("/api/v1/runs/{id}"), &[]),
-        RunRef::Fire { job, fire_time } => client.get(
-            "/api/v1/runs/by-fire-time",
-            &[
-                ("job", job.to_string()),
-                ("fire_time", fire_time.to_rfc3339()),
-            ],
-        ),
+    let id = match run {
+        RunRef::Id(id) => *id,
+        RunRef::Fire { job, when } => match when {
+            When::Latest => newest_run(client, job)?.run,
+            When::At(at) => return run_of_fire(client, job, *at),
+            When::Local(local) => {
+                let at = instant_in_zone_of(client, job, *local)?;
+                return run_of_fire(client, job, at);
+            }
+        },
+    };
+    client.get(&format!("/api/v1/runs/{id}"), &[])
+}
+
+fn run_of_fire(client: &Client, job: &JobName, at: WallMs) -> Result<RunDetail, Failure> {
+    client.get(
+        "/api/v1/runs/by-fire-time",
+        &[("job", job.to_string()), ("fire_time", at.to_rfc3339())],
+    )
+}
+
+fn newest_run(client: &Client, job: &JobName) -> Result<Run, Failure> {
+    let query = [("job", job.to_string()), ("limit", "1".to_owned())];
+    let runs: Vec<Run> = client.get("/api/v1/runs", &query)?;
+    runs.into_iter().next().ok_or_else(|| {
+        Failure::failed(
+            format!("choosing the newest run of {job}"),
+            "it has none",
+            format!("see when it fires with `matins describe {job}`"),
+        )
+    })
+}
+
+/// What the clock of the job's zone means by a local time.
+fn instant_in_zone_of(
+    client: &Client,
+    job: &JobName,
+    local: NaiveDateTime,
+) -> Result<WallMs, Failure> {
+    let detail: JobDetail = client.get(&path_of(job), &[])?;
+    let zone = &detail.job.timezone;
+    instant_of_local(local, zone).map_err(|why| {
+        Failure::bad_input(
+            format!("finding {local} on the clock of {zone}, the zone of {job}"),
+            why,
+            "write the time with its offset, as in 2026-11-29T10:10:00+08:00",
+        )
+    })
+}
+
+/// The schedule of a stored manifest.
+fn schedule_of(job: &JobName, manifest: &serde_json::Value) -> Result<Schedule, Failure> {
+    match Manifest::from_json(&manifest.to_string()) {
+        Ok(manifest) => Ok(manifest.schedule().clone()),
+        Err(error) => Err(Failure::of_error(
+            format!("reading the manifest of {job}"),
+            &error,
+            "apply a manifest that this version of Matins reads",
+        )),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs::{Explanation, Manifest, Schedule, ScheduleError, ScheduleSpec, Warning};
+use jobs::{Explanation, Schedule, ScheduleError, ScheduleSpec, Warning};
 use protocol::api::JobDetail;
 use protocol::{JobName, WallMs};
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::args::{Next, Text};
 use crate::clock::now;
 use crate::commands::apply::read_all;
+use crate::commands::{path_of, schedule_of};
 use crate::failure::Failure;
 use crate::output::{print, print_json, talk};
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap_prose};
@@ -95,16 +96,8 @@ fn of_job(options: &Next, job: &JobName, after: WallMs) -> Result<Asked, Failure
         ));
     }
     let client = options.target.find()?;
-    let path = format!("/api/v1/jobs/{}/{}", job.namespace(), job.name());
-    let detail: JobDetail = client.get(&path, &[])?;
-    let manifest = Manifest::from_json(&detail.manifest.to_string()).map_err(|error| {
-        Failure::of_error(
-            format!("reading the manifest of {job}"),
-            &error,
-            "apply a manifest that this version of Matins reads",
-        )
-    })?;
-    let schedule = manifest.schedule().clone();
+    let detail: JobDetail = client.get(&path_of(job), &[])?;
+    let schedule = schedule_of(job, &detail.manifest)?;
     let anchor = detail
         .job
         .next_fire

@@ -217,6 +217,157 @@ fn a_run_by_hand_is_listed_described_cancelled_and_run_again() {
 }
 
 #[test]
+fn a_pause_is_shown_and_a_resume_fires_from_then_on() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    let pause = ["pause", "demo/a", "--reason", "the bank is closed"];
+    assert!(house.matins(&pause).done().starts_with("demo/a paused"));
+    assert!(house.matins(&pause).done().contains("already"));
+    let job = house.matins(&["describe", "demo/a"]).done();
+    assert!(job.contains("the bank is closed"), "{job}");
+    assert!(house.matins(&["get", "jobs"]).done().contains("paused"));
+    let resumed = house.matins(&["resume", "demo/a"]).done();
+    assert!(
+        resumed.starts_with("demo/a resumed; next fire"),
+        "{resumed}"
+    );
+    let again = house.matins(&["resume", "demo/a"]).done();
+    assert!(again.contains("was not paused"), "{again}");
+}
+
+#[test]
+fn why_names_what_became_of_a_time() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", "0 0 1 1 *", 2, ECHO));
+    let year = house.json(&["next", "demo/a", "--count", "1"]);
+    let next = year[0].as_str().unwrap().to_owned();
+    house.matins(&["run", "demo/a", "--reason", "x"]).done();
+    for (what, verdict, words) in [
+        (format!("demo/a@{next}"), "not_yet_due", "in "),
+        (
+            "demo/a@2020-01-01T00:00:00Z".to_owned(),
+            "not_there",
+            "no version of the job",
+        ),
+        (
+            next.replace("-01-01T00:00:00Z", "-01-01T00:00:01Z"),
+            "not_an_instant",
+            "does not name it",
+        ),
+        ("demo/a@latest".to_owned(), "under_way", "0/2 shards"),
+        ("run-1".to_owned(), "under_way", "0/2 shards"),
+    ] {
+        let what = if what.contains(['@', '-']) && !what.starts_with("20") {
+            what
+        } else {
+            format!("demo/a@{what}")
+        };
+        let answer = house.json(&["why", &what]);
+        assert_eq!(answer["verdict"], verdict, "{what}: {answer}");
+        let because = answer["because"].as_str().unwrap();
+        assert!(because.contains(words), "{what}: {because}");
+        let text = house.matins(&["why", &what]).done();
+        for part in ["expected", "triggered", "executed", "result"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+    house
+        .matins(&["why", "demo/nobody@latest"])
+        .refused_with_remedy(1, &["demo/nobody"]);
+}
+
+#[test]
+fn the_ledger_answers_questions_and_is_only_read() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 2, ECHO));
+    house.matins(&["run", "demo/a", "--reason", "x"]).done();
+    let views = house.matins(&["sql"]).done();
+    assert!(views.contains("run_view"), "{views}");
+    fits(&views);
+    let query = "SELECT run, name, shards FROM run_view";
+    let rows = house.json(&["sql", query]);
+    assert_eq!(
+        rows,
+        serde_json::json!([{"run": "run-1", "name": "demo/a", "shards": 2}])
+    );
+    let csv = house.matins(&["sql", query, "-o", "csv"]).done();
+    assert_eq!(csv, "run,name,shards\r\nrun-1,demo/a,2\r\n");
+    let whole = house.matins(&["sql", "SELECT * FROM run_view"]).done();
+    assert!(whole.contains("fire_time"), "{whole}");
+    fits(&whole);
+    for (query, words) in [
+        ("DELETE FROM runs", "only reading"),
+        ("ATTACH 'x.db' AS x", "only reading"),
+        ("SELECT 1; SELECT 2", "more than one statement"),
+        ("SELECT nosuch FROM run_view", "nosuch"),
+        ("", "nothing is selected"),
+    ] {
+        house
+            .matins(&["sql", query])
+            .refused_with_remedy(2, &[words]);
+    }
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) \
+                   SELECT count(*) FROM n";
+    house
+        .matins(&["sql", endless, "--time-limit", "100ms"])
+        .refused_with_remedy(1, &["longer than 100ms"]);
+    house
+        .matins(&["sql", "SELECT 1", "--data", "nowhere"])
+        .refused_with_remedy(1, &["nowhere"]);
+    // The coordinator goes on.
+    house.matins(&["run", "demo/a", "--reason", "y"]).done();
+}
+
+#[test]
+fn every_list_is_written_in_every_form() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 2, ECHO));
+    house.matins(&["run", "demo/a", "--reason", "x"]).done();
+    for list in ["jobs", "runs"] {
+        let wide = house.matins(&["get", list, "-o", "wide"]).done();
+        assert_eq!(wide.lines().count(), 2, "{wide}");
+        let yaml = house.matins(&["get", list, "-o", "yaml"]).done();
+        assert!(yaml.starts_with("- "), "{yaml}");
+        assert!(yaml.contains("job: demo/a"), "{yaml}");
+    }
+    let yaml = house.matins(&["describe", "run-1", "-o", "yaml"]).done();
+    assert!(yaml.contains("  - attempts: []\n"), "{yaml}");
+    // No colours where nobody looks.
+    for arguments in [&["get", "runs"][..], &["describe", "run-1"]] {
+        let text = house.matins(arguments).done();
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+}
+
+#[test]
+fn a_watch_on_a_pipe_writes_again_what_has_changed_and_ends_by_interrupt() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    let mut watch = house
+        .place
+        .start("watch", &["get", "runs", "--watch=200ms"]);
+    wait_for("a first page", || {
+        house
+            .place
+            .read("watch.out")
+            .contains("no runs")
+            .then_some(())
+    });
+    house.matins(&["run", "demo/a", "--reason", "x"]).done();
+    wait_for("a second page", || {
+        house
+            .place
+            .read("watch.out")
+            .contains("run-1")
+            .then_some(())
+    });
+    watch.signal("INT");
+    assert_eq!(watch.wait(), Some(0));
+    let pages = house.place.read("watch.out");
+    assert_eq!(pages.matches("FIRE TIME").count(), 1, "{pages}");
+}
+
+#[test]
 fn what_is_not_there_is_told_with_what_to_do() {
     let house = House::new();
     house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));

@@ -38,7 +38,31 @@ fn a_wrong_command_line_is_status_2() {
             &["get", "runs", "--state", "lost"],
             &["possible values", "needs_confirmation"],
         ),
-        (&["describe", "12"], &["run-NUMBER", "finance/reconcile"]),
+        (
+            &["describe", "12"],
+            &["run-NUMBER", "finance/reconcile", "host-1"],
+        ),
+        (&["why", "demo/x"], &["JOB@TIME"]),
+        (&["why", "demo/x@noon"], &["with its offset", "latest"]),
+        (&["redo", "run-1"], &["--reason"]),
+        (
+            &[
+                "rerun", "run-1", "--failed", "--shard", "1", "--reason", "x",
+            ],
+            &["--shard", "cannot be used"],
+        ),
+        (
+            &["run", "demo/x", "--param", "east", "--reason", "x"],
+            &["NAME=VALUE"],
+        ),
+        (&["pause", "demo/x"], &["--reason"]),
+        (&["drain", "host-1", "--force", "--reason", "x"], &["--now"]),
+        (&["resource", "set", "db", "-1"], &["-1"]),
+        (&["alerts", "clear", "12", "--reason", "x"], &["alert-"]),
+        (&["sql", "--time-limit", "2m"], &["at most 60s"]),
+        (&["get", "jobs", "--watch=often"], &["--watch"]),
+        (&["get", "jobs", "--output", "xml"], &["table", "yaml"]),
+        (&["completions", "tcsh"], &["bash", "zsh", "fish"]),
         (&["run", "demo/x"], &["--reason"]),
         (&["run", "demo/x", "--reason", " "], &["say why"]),
         (
@@ -84,11 +108,77 @@ fn without_a_coordinator_every_question_is_status_3() {
         &["cancel", "run-1", "--reason", "x"],
         &["confirm", "run-1", "--as", "retry", "--reason", "x"],
         &["logs", "run-1"],
+        &["get", "resources"],
+        &["get", "jobs", "--watch"],
+        &["describe", "host-1"],
+        &["why", "demo/x@latest"],
+        &["redo", "run-1", "--reason", "x"],
+        &["pause", "demo/x", "--reason", "x"],
+        &["resume", "demo/x"],
+        &["alerts", "clear", "alert-1", "--reason", "x"],
+        &["cordon", "host-1", "--reason", "x"],
+        &["uncordon", "host-1"],
+        &["drain", "host-1", "--reason", "x"],
+        &["resource", "set", "db", "4"],
+        &["resource", "get", "db"],
+        &["resource", "delete", "db"],
         &["agent", "revoke", "host-1", "--reason", "x"],
     ] {
         let said = place.matins(arguments);
         said.refused_with_remedy(3, &["./.matins", "api.json", "matins dev", "--data"]);
     }
+}
+
+#[test]
+fn a_version_is_said_without_a_coordinator_too() {
+    let place = Place::new();
+    let said = place.matins(&["version"]);
+    assert_eq!(said.status, 0, "{said:?}");
+    let own = concat!("matins ", env!("CARGO_PKG_VERSION"), ", tzdata ");
+    assert!(said.stdout.starts_with(own), "{said:?}");
+    assert!(said.stderr.contains("no coordinator"), "{said:?}");
+    let said = place.matins(&["version", "-o", "json"]);
+    assert!(said.stdout.contains("\"coordinator\": null"), "{said:?}");
+    assert_eq!(said.stderr, "");
+}
+
+#[test]
+fn a_shell_is_told_how_to_ask_and_is_answered() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.matins(&["completions", shell]).done();
+        assert!(script.contains("MATINS_COMPLETE"), "{script}");
+    }
+    let mut command = place.command(&["--", "matins", "get", "ru"]);
+    command
+        .env("MATINS_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", "2")
+        .env("_CLAP_COMPLETE_COMP_TYPE", "9")
+        .env("_CLAP_COMPLETE_SPACE", "false");
+    let said: crate::place::Said = command.output().unwrap().into();
+    assert_eq!(said.done(), "runs");
+}
+
+/// Where groff or man are missing, the pages are only written.
+#[test]
+fn manual_pages_are_without_a_fault() {
+    let place = Place::new();
+    place.matins(&["man", "pages"]).done();
+    let page = place.path("pages/matins.1");
+    let man = std::process::Command::new("man")
+        .args(["--warnings=all", "-l"])
+        .arg(&page)
+        .env("MANWIDTH", "80")
+        .output();
+    let Ok(man) = man else {
+        assert!(std::env::var_os("CI").is_none(), "man is missing");
+        eprintln!("skipped: needs man (apt install man-db)");
+        return;
+    };
+    let faults = String::from_utf8_lossy(&man.stderr);
+    assert!(man.status.success() && faults.is_empty(), "{faults}");
+    let text = String::from_utf8(man.stdout).unwrap();
+    assert!(text.contains("SYNOPSIS"), "{text}");
 }
 
 #[test]

@@ -171,7 +171,7 @@ impl Answers<'_> {
         Ok((job, text))
     }
 
-    fn pause(&self, row: &JobRow) -> rusqlite::Result<Option<api::Paused>> {
+    pub(crate) fn pause(&self, row: &JobRow) -> rusqlite::Result<Option<api::Paused>> {
         let Some(at) = row.paused_at else {
             return Ok(None);
         };
@@ -214,14 +214,7 @@ impl Answers<'_> {
                 "SELECT after, through, count, reason FROM gaps WHERE job_id = ?1
                  ORDER BY gap_id DESC LIMIT ?2",
             )?
-            .query_map(params![job.job_id.0, ROWS_MAX], |row| {
-                Ok(api::Gap {
-                    from: WallMs(row.get(0)?),
-                    through: WallMs(row.get(1)?),
-                    count: row.get::<_, i64>(2)?.cast_unsigned(),
-                    reason: coded::<GapReason>(row, 3)?.word().to_owned(),
-                })
-            })?
+            .query_map(params![job.job_id.0, ROWS_MAX], read_gap)?
             .collect()
     }
 
@@ -300,6 +293,16 @@ fn read_alert(row: &Row<'_>) -> rusqlite::Result<api::Alert> {
         last_at: Some(WallMs(row.get(8)?)),
         cleared_at: row.get::<_, Option<i64>>(9)?.map(WallMs),
         cleared_by: row.get(10)?,
+    })
+}
+
+/// A row of after, through, count, reason.
+pub(crate) fn read_gap(row: &Row<'_>) -> rusqlite::Result<api::Gap> {
+    Ok(api::Gap {
+        from: WallMs(row.get(0)?),
+        through: WallMs(row.get(1)?),
+        count: row.get::<_, i64>(2)?.cast_unsigned(),
+        reason: coded::<GapReason>(row, 3)?.word().to_owned(),
     })
 }
 

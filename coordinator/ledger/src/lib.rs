@@ -21,6 +21,7 @@ mod codes;
 pub mod command;
 mod decisions;
 mod ended;
+mod expectation;
 mod lease_times;
 mod meta;
 mod outcome;
@@ -31,6 +32,7 @@ mod reader;
 mod rows;
 mod schema;
 mod settle;
+pub mod sql;
 mod store;
 mod tables;
 #[cfg(test)]

@@ -53,28 +53,11 @@ pub enum ReaderError {
 impl Reader {
     /// Opens a ledger that its writer has created.
     pub fn open(path: &Path) -> Result<Reader, ReaderError> {
-        let named = path.display().to_string();
-        let opened = Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )
-        .and_then(|mut conn| {
-            conn.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = ON;")?;
-            let found = conn.query_row("SELECT schema_version FROM meta", [], |row| row.get(0))?;
-            let looks_left = budget(&mut conn)?;
-            Ok((conn, looks_left, found))
-        });
-        let (conn, looks_left, found) = opened.map_err(|source| ReaderError::Open {
-            path: named.clone(),
+        let mut conn = open_to_read(path)?;
+        let looks_left = budget(&mut conn).map_err(|source| ReaderError::Open {
+            path: path.display().to_string(),
             source,
         })?;
-        if found != SCHEMA_VERSION {
-            return Err(ReaderError::Schema {
-                path: named,
-                found,
-                known: SCHEMA_VERSION,
-            });
-        }
         Ok(Reader { conn, looks_left })
     }
 
@@ -86,6 +69,17 @@ impl Reader {
     /// A job in force, under its present name or one that it had before.
     pub fn job(&self, name: &JobName) -> Result<Option<api::JobDetail>, ReaderError> {
         self.answer("reading a job", |answers| answers.job(name))
+    }
+
+    /// What is known of one instant of a job, under any name that it ever had.
+    pub fn expectation(
+        &self,
+        name: &JobName,
+        at: WallMs,
+    ) -> Result<Option<api::Expectation>, ReaderError> {
+        self.answer("reading what was expected", |answers| {
+            answers.expectation(name, at)
+        })
     }
 
     /// What a put of this manifest would come to now.
@@ -185,6 +179,32 @@ impl Reader {
                 _ => ReaderError::Query { doing, source },
             })
     }
+}
+
+/// A connection that only reads, to a ledger whose tables this program knows.
+pub(crate) fn open_to_read(path: &Path) -> Result<Connection, ReaderError> {
+    let named = path.display().to_string();
+    let opened = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )
+    .and_then(|conn| {
+        conn.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = ON;")?;
+        let found = conn.query_row("SELECT schema_version FROM meta", [], |row| row.get(0))?;
+        Ok((conn, found))
+    });
+    let (conn, found) = opened.map_err(|source| ReaderError::Open {
+        path: named.clone(),
+        source,
+    })?;
+    if found != SCHEMA_VERSION {
+        return Err(ReaderError::Schema {
+            path: named,
+            found,
+            known: SCHEMA_VERSION,
+        });
+    }
+    Ok(conn)
 }
 
 /// Stops a query that has used up its looks.

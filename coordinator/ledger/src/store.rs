@@ -173,7 +173,7 @@ impl Store {
             .map_err(|source| StoreError::Read { source })
     }
 
-    fn answers(&self) -> Answers<'_> {
+    pub(crate) fn answers(&self) -> Answers<'_> {
         Answers { conn: &self.conn }
     }
 

@@ -10,8 +10,9 @@ use axum::http::Uri;
 use coordinator_core::{Core, Request, RequestError};
 use ledger::{Done, JobFilter, ROWS_MAX, Standing};
 use protocol::api::{
-    DeleteJobAnswer, DeleteJobRequest, Gap, Job, JobDetail, JobPlan, PauseAnswer, PauseRequest,
-    PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer, RunRequest,
+    DeleteJobAnswer, DeleteJobRequest, Expectation, Gap, Job, JobDetail, JobPlan, PauseAnswer,
+    PauseRequest, PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer,
+    RunRequest,
 };
 use protocol::{JobId, JobName, WallMs};
 use schemars::JsonSchema;
@@ -105,6 +106,30 @@ pub(super) async fn show(
     let fires = next_fires(&api, &what, vec![id]).await?;
     detail.job.next_fire = fires.get(&id).copied();
     Ok(Tagged(detail.job.version, detail))
+}
+
+/// Query of `GET /api/v1/jobs/{namespace}/{name}/expectation`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExpectationQuery {
+    at: String,
+}
+
+/// `GET /api/v1/jobs/{namespace}/{name}/expectation`: what is known of one instant.
+pub(super) async fn expectation(
+    State(api): State<Api>,
+    JobPath(name): JobPath,
+    Params(query): Params<ExpectationQuery>,
+) -> Result<Json<Expectation>, ApiError> {
+    let what = format!("asking what was expected of {name} at {}", query.at);
+    let at = WallMs::parse_rfc3339(&query.at).map_err(|error| {
+        let why = format!("`{}` is not a time: {error}", query.at);
+        ApiError::invalid(&what, why, "write it with its offset: 2026-11-29T02:10:00Z")
+    })?;
+    let wanted = name.clone();
+    let read = move |reader: &ledger::Reader| reader.expectation(&wanted, at);
+    let found = api.readers.read(&what, read).await?;
+    found.map(Json).ok_or_else(|| no_such_job(what, &name))
 }
 
 /// `PUT /api/v1/jobs/{namespace}/{name}`: creates the job or puts a new version in force; with

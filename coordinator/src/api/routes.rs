@@ -64,6 +64,12 @@ fn about_jobs(routes: Routes) -> Routes {
             says("delete_job", "Deletes the job; its past stays.").refuses(&[NOT_FOUND, CONFLICT]),
         )
         .serve(
+            Method::GET,
+            "/api/v1/jobs/{namespace}/{name}/expectation",
+            jobs::expectation,
+            says("expectation", "What is known of one instant of the job.").refuses(&[NOT_FOUND]),
+        )
+        .serve(
             Method::POST,
             "/api/v1/jobs/{namespace}/{name}/plan",
             jobs::plan,

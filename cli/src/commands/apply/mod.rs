@@ -16,10 +16,11 @@ use serde_json::json;
 use crate::args::Apply;
 use crate::client::Client;
 use crate::clock::now;
-use crate::commands::asking_user;
 use crate::commands::next::striking;
+use crate::commands::{asking_user, path_of};
 use crate::failure::{Failure, Status, Told};
-use crate::output::{Format, print, print_json, talk};
+use crate::output::{Room, talk};
+use crate::progress::Progress;
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap_prose};
 pub(crate) use files::read_all;
 
@@ -51,11 +52,10 @@ pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
         Ok(())
     });
     // What was done is said even where the rest failed.
-    match options.asking.output {
-        Format::Json => print_json(&applied.to_json())?,
-        Format::Table if applied.is_empty() => {}
-        Format::Table => print(&applied.to_table().render())?,
-    }
+    options
+        .asking
+        .output
+        .print(&applied.to_json(), |room| applied.to_text(room))?;
     for refusal in &applied.refused {
         talk(&refusal.to_string());
     }
@@ -85,7 +85,9 @@ pub(crate) fn put_all(client: &Client, manifests: &[Manifest]) -> (Applied, Resu
         deleted: Vec::new(),
         refused: Vec::new(),
     };
-    for manifest in manifests {
+    let mut progress = Progress::new();
+    for (i, manifest) in manifests.iter().enumerate() {
+        progress.show(&format!("{i} of {} applied", manifests.len()));
         let request = PutJobRequest {
             // JSON is YAML, and one file may hold several manifests: each is sent in its
             // canonical form.
@@ -130,17 +132,16 @@ fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<JobName>, 
         .collect())
 }
 
-fn path_of(job: &JobName) -> String {
-    format!("/api/v1/jobs/{}/{}", job.namespace(), job.name())
-}
-
 impl Applied {
     fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.deleted.is_empty()
     }
 
-    fn to_table(&self) -> Table {
-        let mut table = Table::new(&["~JOB", "RESULT", "VERSION", "NEXT FIRE"]);
+    fn to_text(&self, room: Room) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let mut table = Table::new(&["~JOB", "=RESULT", "VERSION", "NEXT FIRE"]);
         for answer in &self.answers {
             table.row(vec![
                 answer.job.to_string(),
@@ -159,7 +160,7 @@ impl Applied {
                 String::new(),
             ]);
         }
-        table
+        table.render_in(room)
     }
 
     fn to_json(&self) -> serde_json::Value {

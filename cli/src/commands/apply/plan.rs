@@ -10,12 +10,14 @@ use protocol::api::{JobPlan, PlanRequest};
 use protocol::{JobName, WallMs};
 use serde_json::{Value, json};
 
-use super::{path_of, unmentioned};
+use super::unmentioned;
 use crate::args::Apply;
 use crate::client::Client;
 use crate::clock::rfc3339_in;
+use crate::commands::path_of;
 use crate::failure::{Failure, Status, Told};
-use crate::output::{Format, print, print_json, talk};
+use crate::output::talk;
+use crate::progress::Progress;
 use crate::text::{LINE_WIDTH, count, printable, wrap, wrap_prose};
 
 /// Next fires that are shown of a new version.
@@ -50,9 +52,12 @@ pub(super) fn plan(
     manifests: &[Manifest],
 ) -> Result<(), Failure> {
     let mut outlooks = Vec::new();
-    for manifest in manifests {
+    let mut progress = Progress::new();
+    for (i, manifest) in manifests.iter().enumerate() {
+        progress.show(&format!("{i} of {} planned", manifests.len()));
         outlooks.push(of_put(client, manifest)?);
     }
+    drop(progress);
     let refused = |outlooks: &[Outlook]| {
         let refused = |outlook: &&Outlook| matches!(outlook, Outlook::Refused { .. });
         outlooks.iter().filter(refused).count()
@@ -65,16 +70,11 @@ pub(super) fn plan(
             }
         }
     }
-    match options.asking.output {
-        Format::Json => {
-            let all: Value = outlooks.iter().map(Outlook::to_json).collect();
-            print_json(&all)?;
-        }
-        Format::Table => {
-            let all: Vec<String> = outlooks.iter().map(Outlook::to_text).collect();
-            print(&all.concat())?;
-        }
-    }
+    let all: Value = outlooks.iter().map(Outlook::to_json).collect();
+    options.asking.output.print(&all, |_| {
+        let texts: Vec<String> = outlooks.iter().map(Outlook::to_text).collect();
+        texts.concat()
+    })?;
     match refused(&outlooks) {
         0 => {
             talk("nothing was changed: apply without --dry-run to do it");

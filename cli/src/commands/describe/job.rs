@@ -5,16 +5,23 @@ use serde_json::Value;
 use super::Facts;
 use crate::clock::{in_zone_unless_utc, rough};
 use crate::commands::{shards_done, took};
+use crate::output::Room;
 use crate::text::Table;
 
 /// A job for people.
-pub(super) fn show(detail: &JobDetail, now: WallMs) -> String {
+pub(super) fn show(detail: &JobDetail, now: WallMs, room: Room) -> String {
     let job = &detail.job;
     let mut facts = Facts::under(&format!(
         "{}  ({}, version {})",
         job.job, job.id, job.version
     ));
     facts.add_some("problem", job.problem.as_deref());
+    if let Some(paused) = &job.paused {
+        facts.add_state(
+            "paused",
+            &format!("since {} by {}: {}", paused.at, paused.by, paused.reason),
+        );
+    }
     facts.add("purpose", &job.purpose);
     facts.add("owner", &job.owner);
     facts.add(
@@ -31,7 +38,7 @@ pub(super) fn show(detail: &JobDetail, now: WallMs) -> String {
     }
     let mut text = facts.text;
     if !detail.runs.is_empty() {
-        let mut runs = Table::new(&["RUN", "FIRE TIME", "STATE", "DONE", "TOOK", "~WHY"]);
+        let mut runs = Table::new(&["RUN", "FIRE TIME", "=STATE", "DONE", "TOOK", "~WHY"]);
         for run in &detail.runs {
             runs.row(vec![
                 run.run.to_string(),
@@ -43,7 +50,7 @@ pub(super) fn show(detail: &JobDetail, now: WallMs) -> String {
             ]);
         }
         text.push('\n');
-        text.push_str(&runs.render());
+        text.push_str(&runs.render_in(room));
     }
     if !detail.gaps.is_empty() {
         let mut gaps = Table::new(&["GAP AFTER", "THROUGH", "COUNT", "~WHY"]);
@@ -56,14 +63,16 @@ pub(super) fn show(detail: &JobDetail, now: WallMs) -> String {
             ]);
         }
         text.push('\n');
-        text.push_str(&gaps.render());
+        text.push_str(&gaps.render_in(room));
     }
     text
 }
 
 fn next_fire(detail: &JobDetail, now: WallMs) -> String {
     let Some(next) = detail.job.next_fire else {
-        return "unknown".to_owned();
+        let paused = detail.job.paused.as_ref();
+        let none = paused.map_or("unknown", |_| "none while it is paused");
+        return none.to_owned();
     };
     let until = if next > now {
         format!(", in {}", rough(next - now))
@@ -158,7 +167,7 @@ mod tests {
     fn a_job_is_told_in_its_own_words_at_80_columns() {
         let detail: JobDetail = serde_json::from_str(include_str!("sample_job.json")).unwrap();
         let now = WallMs::parse_rfc3339("2026-11-29T15:25:48Z").unwrap();
-        let text = show(&detail, now);
+        let text = show(&detail, now, Room::Columns80);
         assert_eq!(text, include_str!("sample_job.txt"));
         assert!(text.lines().all(|line| line.chars().count() <= 80));
     }

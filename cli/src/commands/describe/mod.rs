@@ -1,37 +1,42 @@
 //! `matins describe`: everything about one job or one run.
 
+mod agent;
 mod job;
-mod run;
+pub(super) mod run;
 
-use protocol::api::JobDetail;
+use protocol::api::{AgentDetail, JobDetail};
 
 use crate::args::Describe;
+use crate::client::Client;
 use crate::clock::now;
-use crate::commands::find_run;
+use crate::commands::{find_run, path_of};
 use crate::failure::Failure;
-use crate::output::{Format, print, print_json};
-use crate::subject::Subject;
+use crate::output::Page;
+use crate::paint::{Tone, toned};
+use crate::subject::{Subject, Thing};
 use crate::text::{LINE_WIDTH, printable, wrap};
 
 pub(crate) fn describe(options: &Describe) -> Result<(), Failure> {
-    let client = options.asking.target.find()?;
-    match &options.subject {
-        Subject::Job(job) => {
-            let path = format!("/api/v1/jobs/{}/{}", job.namespace(), job.name());
-            let detail: JobDetail = client.get(&path, &[])?;
-            match options.asking.output {
-                Format::Json => print_json(&detail),
-                Format::Table => print(&job::show(&detail, now())),
-            }
+    let target = &options.asking.target;
+    options.watching.show(|| look(options, &target.find()?))
+}
+
+fn look(options: &Describe, client: &Client) -> Result<Page, Failure> {
+    let format = options.asking.output;
+    Ok(match &options.thing {
+        Thing::Subject(Subject::Job(job)) => {
+            let detail: JobDetail = client.get(&path_of(job), &[])?;
+            format.page(&detail, |room| job::show(&detail, now(), room))
         }
-        Subject::Run(run) => {
-            let detail = find_run(&client, run)?;
-            match options.asking.output {
-                Format::Json => print_json(&detail),
-                Format::Table => print(&run::show(&detail, now())),
-            }
+        Thing::Subject(Subject::Run(run)) => {
+            let detail = find_run(client, run)?;
+            format.page(&detail, |room| run::show(&detail, now(), room))
         }
-    }
+        Thing::Agent(agent) => {
+            let detail: AgentDetail = client.get(&format!("/api/v1/agents/{agent}"), &[])?;
+            format.page(&detail, |room| agent::show(&detail, now(), room))
+        }
+    })
 }
 
 /// Lines of `label  text`, the text broken under itself.
@@ -58,6 +63,20 @@ impl Facts {
             let full = format!("  {label:<LABEL_WIDTH$}{line}");
             self.text.push_str(full.trim_end());
             self.text.push('\n');
+        }
+    }
+
+    /// The same where the text begins with the word of a state, or the label is one.
+    fn add_state(&mut self, label: &str, text: &str) {
+        let end = text.find([',', ' ']).unwrap_or(text.len());
+        let (word, rest) = text.split_at(end);
+        let tone = Tone::of(word).or_else(|| Tone::of(label));
+        let before = self.text.len();
+        self.add(label, text);
+        if let Some(place) = self.text[before..].find(&format!("{word}{rest}")) {
+            let place = before + place;
+            let shown = toned(word, tone);
+            self.text.replace_range(place..place + word.len(), &shown);
         }
     }
 

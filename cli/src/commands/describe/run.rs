@@ -8,6 +8,7 @@ use protocol::{DurationMs, WallMs};
 use super::Facts;
 use crate::clock::rough;
 use crate::commands::shards_done;
+use crate::output::Room;
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
 
 /// Up to so many rows every attempt is listed; beyond, only those of shards that need a look.
@@ -19,15 +20,18 @@ const REASONS_MAX: usize = 20;
 /// Tails of output that are shown; more would hide the rest.
 const TAILS_MAX: usize = 4;
 
+/// Lines of each that are shown, the last ones: what to do must not scroll away above.
+const TAIL_LINES_MAX: usize = 10;
+
 /// A run for people.
-pub(super) fn show(detail: &RunDetail, now: WallMs) -> String {
+pub(super) fn show(detail: &RunDetail, now: WallMs, room: Room) -> String {
     let mut text = facts(detail, now);
     text.push('\n');
-    text.push_str(&executions(detail));
+    text.push_str(&executions(detail, room));
     text.push('\n');
-    text.push_str(&shards(detail, now));
+    text.push_str(&shards(detail, now, room));
     reasons(detail, &mut text);
-    tails(detail, &mut text);
+    tails(detail, room, &mut text);
     text
 }
 
@@ -35,10 +39,14 @@ fn facts(detail: &RunDetail, now: WallMs) -> String {
     let run = &detail.run;
     let mut facts = Facts::under(&format!("{}  {}@{}", run.run, run.job, run.fire_time));
     let state = format!("{}, {} shards succeeded", run.state, shards_done(run));
-    facts.add("state", &state);
+    facts.add_state("state", &state);
     facts.add_some("reason", run.reason.as_deref());
     if run.namespace != "scheduled" {
         facts.add("namespace", &run.namespace);
+    }
+    if !run.params.is_empty() {
+        let params: Vec<String> = run.params.iter().map(|(n, v)| format!("{n}={v}")).collect();
+        facts.add("params", &params.join(", "));
     }
     if !run.nominal.is_empty() {
         facts.add("local time", &run.nominal.join(", "));
@@ -59,19 +67,33 @@ fn facts(detail: &RunDetail, now: WallMs) -> String {
     }
     facts.add("version", &run.version.to_string());
     if run.state == "needs_confirmation" {
-        facts.add(
-            "now",
-            &format!(
-                "find out what the shards below did, then\nmatins confirm {} --as \
-                 succeeded|retry|failed --reason TEXT",
-                run.run
-            ),
-        );
+        facts.add("now", &what_to_do(detail));
     }
     facts.text
 }
 
-fn executions(detail: &RunDetail) -> String {
+/// Where nothing ever began there is nothing to find out.
+fn what_to_do(detail: &RunDetail) -> String {
+    let run = detail.run.run;
+    let open = detail
+        .shard_list
+        .iter()
+        .filter(|shard| shard.state != "succeeded");
+    let mut attempts = open.flat_map(|shard| &shard.attempts);
+    if attempts.any(|attempt| attempt.started_at.is_some()) {
+        format!(
+            "find out what the shards below did, then\nmatins confirm {run} --as \
+             succeeded|retry|failed --reason TEXT"
+        )
+    } else {
+        format!(
+            "the shards below did nothing: mend what kept them from starting, then\n\
+             matins confirm {run} --as retry --reason TEXT"
+        )
+    }
+}
+
+fn executions(detail: &RunDetail, room: Room) -> String {
     let mut table = Table::new(&["EXECUTION", "TRIGGER", "ADMITTED", "BY", "~REASON"]);
     for execution in &detail.executions {
         table.row(vec![
@@ -82,11 +104,11 @@ fn executions(detail: &RunDetail) -> String {
             execution.reason.clone().unwrap_or_default(),
         ]);
     }
-    table.render()
+    table.render_in(room)
 }
 
 /// A row for every attempt, and one for every shard that had none.
-fn shards(detail: &RunDetail, now: WallMs) -> String {
+fn shards(detail: &RunDetail, now: WallMs, room: Room) -> String {
     let rows: usize = detail
         .shard_list
         .iter()
@@ -94,7 +116,14 @@ fn shards(detail: &RunDetail, now: WallMs) -> String {
         .sum();
     let all = rows <= ROWS_MAX;
     let mut table = Table::new(&[
-        "SHARD", "STATE", "TRY", "~TOKEN", "~AGENT", "STARTED", "TOOK", "~OUTCOME",
+        "SHARD",
+        "=STATE",
+        "TRY",
+        "~TOKEN",
+        "~AGENT",
+        "STARTED",
+        "TOOK",
+        "=~OUTCOME",
     ]);
     let mut left_out = 0;
     for shard in &detail.shard_list {
@@ -111,7 +140,7 @@ fn shards(detail: &RunDetail, now: WallMs) -> String {
     let mut text = if table.is_empty() {
         String::new()
     } else {
-        table.render()
+        table.render_in(room)
     };
     if left_out > 0 {
         let _ = writeln!(
@@ -175,7 +204,7 @@ fn clock_time(at: WallMs) -> String {
     }
 }
 
-fn outcome(attempt: &Attempt) -> String {
+pub(crate) fn outcome(attempt: &Attempt) -> String {
     let mut text = match attempt.outcome {
         None if attempt.started_at.is_some() => "running".to_owned(),
         None => "granted".to_owned(),
@@ -248,16 +277,16 @@ fn not_enforced(detail: &RunDetail) -> BTreeSet<String> {
 }
 
 /// The last words of shards that did not succeed.
-fn tails(detail: &RunDetail, text: &mut String) {
+fn tails(detail: &RunDetail, room: Room, text: &mut String) {
     let said = |attempt: &&Attempt| attempt.tail.as_ref().is_some_and(|t| !t.trim().is_empty());
     let failed = detail
         .shard_list
         .iter()
         .filter(|shard| shard.state != "succeeded")
         .filter_map(|shard| Some((shard, shard.attempts.iter().rev().find(said)?)));
+    let run = detail.run.run;
     for (i, (shard, attempt)) in failed.enumerate() {
         if i == TAILS_MAX {
-            let run = detail.run.run;
             let _ = write!(text, "\nmore: matins logs {run} --shard K\n");
             return;
         }
@@ -266,16 +295,25 @@ fn tails(detail: &RunDetail, text: &mut String) {
             "\nlast output of shard {}, {} on {}:\n",
             shard.shard, attempt.token, attempt.agent
         );
-        for line in attempt
-            .tail
-            .as_deref()
-            .unwrap_or_default()
-            .trim_end()
+        let tail = attempt.tail.as_deref().unwrap_or_default().trim_end();
+        let lines: Vec<String> = tail
             .lines()
-        {
-            for part in wrap(&printable(line), LINE_WIDTH - 2) {
-                let _ = writeln!(text, "  {part}");
-            }
+            .flat_map(|line| wrap(&printable(line), LINE_WIDTH - 2))
+            .collect();
+        let skipped = match room {
+            Room::Columns80 => lines.len().saturating_sub(TAIL_LINES_MAX),
+            Room::Endless => 0,
+        };
+        if skipped > 0 {
+            let _ = writeln!(
+                text,
+                "  ({} before: matins logs {run} --shard {})",
+                count(skipped as u64, "line"),
+                shard.shard
+            );
+        }
+        for line in &lines[skipped..] {
+            let _ = writeln!(text, "  {line}");
         }
     }
 }
@@ -288,7 +326,7 @@ mod tests {
     fn a_run_is_told_with_its_attempts_and_last_words_at_80_columns() {
         let detail: RunDetail = serde_json::from_str(include_str!("sample_run.json")).unwrap();
         let now = WallMs::parse_rfc3339("2026-11-29T02:12:00Z").unwrap();
-        let text = show(&detail, now);
+        let text = show(&detail, now, Room::Columns80);
         assert_eq!(text, include_str!("sample_run.txt"));
         assert!(text.lines().all(|line| line.chars().count() <= 80));
     }

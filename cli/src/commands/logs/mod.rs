@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use protocol::Token;
-use protocol::api::{OutputLine, Run, RunDetail};
+use protocol::api::{OutputLine, RunDetail};
 
-use crate::args::Logs;
+use crate::args::{Logs, Text};
 use crate::client::{Client, PIECE_LIMIT};
-use crate::commands::find_run;
+use crate::commands::{find_run, newest_run};
 use crate::failure::Failure;
-use crate::output::{Format, print_bytes, talk};
+use crate::output::{print_bytes, talk};
 use crate::subject::{RunRef, Subject};
 use printer::{Printer, Style, not_understood};
 
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 256;
 
 pub(crate) fn logs(options: &Logs) -> Result<(), Failure> {
-    let client = options.asking.target.find()?;
+    let client = options.target.find()?;
     let run = find_of_subject(&client, &options.subject)?;
     let detail = find_run(&client, &run)?;
     let chosen = choose(options, &detail)?;
@@ -36,7 +36,7 @@ pub(crate) fn logs(options: &Logs) -> Result<(), Failure> {
         options: options.clone(),
     };
     let mut writer = Writer {
-        format: options.asking.output,
+        format: options.output,
         printer: Printer::new(Style {
             of_several,
             timestamps: options.timestamps,
@@ -66,16 +66,7 @@ fn find_of_subject(client: &Client, subject: &Subject) -> Result<RunRef, Failure
         Subject::Run(run) => return Ok(run.clone()),
         Subject::Job(job) => job,
     };
-    let query = [("job", job.to_string()), ("limit", "1".to_owned())];
-    let runs: Vec<Run> = client.get("/api/v1/runs", &query)?;
-    let newest = runs.first().ok_or_else(|| {
-        Failure::failed(
-            format!("choosing the newest run of {job}"),
-            "it has none",
-            format!("see when it fires with `matins describe {job}`"),
-        )
-    })?;
-    Ok(RunRef::Id(newest.run))
+    Ok(RunRef::Id(newest_run(client, job)?.run))
 }
 
 /// Which shards, and of each which attempt if it is not the newest.
@@ -227,14 +218,14 @@ fn follow_one(reader: &Reader, shard: Chosen, lines: &SyncSender<Result<Vec<u8>,
 }
 
 struct Writer {
-    format: Format,
+    format: Text,
     printer: Printer,
 }
 
 impl Writer {
     /// Writes one record, which is one line of JSON.
     fn write(&mut self, line: &[u8]) -> Result<(), Failure> {
-        if self.format == Format::Json {
+        if self.format == Text::Json {
             return print_bytes(line);
         }
         let line: OutputLine =

@@ -1,0 +1,64 @@
+//! `matins version`: of this program, and of the coordinator it talks to.
+
+use protocol::api::Status;
+use serde_json::json;
+
+use crate::args::Version;
+use crate::failure::Failure;
+use crate::output::Page;
+
+const OWN: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) fn version(options: &Version) -> Result<(), Failure> {
+    let output = options.asking.output;
+    let asked = options.asking.target.find().and_then(|client| {
+        let status: Status = client.get("/api/v1/status", &[])?;
+        Ok((client.url().to_owned(), status))
+    });
+    let page = match asked {
+        Ok((url, status)) => {
+            let data = json!({
+                "version": OWN,
+                "tzdata": jobs::tzdata_version(),
+                "coordinator": {"url": url, "status": status},
+            });
+            output.page(&data, |_| both(&url, &status))
+        }
+        Err(Failure::Told(told)) => {
+            let data = json!({
+                "version": OWN,
+                "tzdata": jobs::tzdata_version(),
+                "coordinator": null,
+            });
+            let page: Page = output.page(&data, |_| own());
+            page.saying(output, format!("no coordinator: {}", told.why))
+        }
+        Err(failure) => return Err(failure),
+    };
+    page.print()
+}
+
+fn own() -> String {
+    format!("matins {OWN}, tzdata {}\n", jobs::tzdata_version())
+}
+
+fn both(url: &str, status: &Status) -> String {
+    let leads = match status.epoch {
+        Some(epoch) => format!("leads ({epoch})"),
+        None => "does not lead".to_owned(),
+    };
+    let differs = if status.version == OWN && status.tzdata == jobs::tzdata_version() {
+        ""
+    } else {
+        "the two differ: what this program computes itself (`next`, `apply --dry-run`) may not \
+         be\nwhat the coordinator does\n"
+    };
+    format!(
+        "{}coordinator {} on {} at {url}, tzdata {}\n{leads}, its clock is {}\n{differs}",
+        own(),
+        status.version,
+        status.node,
+        status.tzdata,
+        status.clock
+    )
+}
