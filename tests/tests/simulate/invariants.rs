@@ -34,6 +34,7 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
 pub fn on_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     p2_no_twice::before_commit(world, proposal, outcome);
     leases::before_commit(world, proposal, outcome);
+    p1_no_silence::before_commit(world, proposal, outcome);
     p6_clocks::before_commit(world, proposal, outcome);
     p7_bounded::before_commit(world, proposal, outcome);
     world.absorb(outcome);

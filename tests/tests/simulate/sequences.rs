@@ -7,6 +7,7 @@ mod clocks;
 mod grants;
 mod hosts;
 mod leaders;
+mod pauses;
 mod people;
 mod receipts;
 mod schedules;
@@ -90,7 +91,7 @@ fn every_rule_is_proven() {
         );
         proven.insert(sequence.rule as u8);
     }
-    let unproven: Vec<u8> = (0..=Rule::RetriedElsewhere as u8)
+    let unproven: Vec<u8> = (0..=Rule::PersonIsReminded as u8)
         .filter(|rule| !proven.contains(rule))
         .collect();
     assert!(
@@ -107,6 +108,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         leaders::SEQUENCES,
         receipts::SEQUENCES,
         people::SEQUENCES,
+        pauses::SEQUENCES,
         schedules::SEQUENCES,
         clocks::SEQUENCES,
         bounds::SEQUENCES,

@@ -4,7 +4,7 @@ mod draw;
 
 pub use draw::{any_job, draw};
 
-use ledger::command::Verdict;
+use ledger::command::{RerunScope, Verdict};
 use protocol::{RunId, WallMs};
 
 use crate::world::people::{self, Job};
@@ -116,12 +116,25 @@ pub enum Transition {
     Delete {
         job: String,
     },
+    Pause {
+        job: String,
+    },
+    Resume {
+        job: String,
+    },
     Run {
         job: String,
         instant: Option<WallMs>,
+        /// Name and value of a parameter, which the job may know or not.
+        given: Option<(&'static str, &'static str)>,
     },
     Rerun {
         run_id: RunId,
+        scope: RerunScope,
+    },
+    Redo {
+        run_id: RunId,
+        force: bool,
     },
     Cancel {
         run_id: RunId,
@@ -203,8 +216,11 @@ impl World {
             }
             Transition::Put { .. }
             | Transition::Delete { .. }
+            | Transition::Pause { .. }
+            | Transition::Resume { .. }
             | Transition::Run { .. }
             | Transition::Rerun { .. }
+            | Transition::Redo { .. }
             | Transition::Cancel { .. }
             | Transition::Confirm { .. } => self.somebody_asks(transition),
             Transition::Wait => {}
@@ -289,8 +305,15 @@ impl World {
         let request = match transition {
             Transition::Put { job } => people::put(&job),
             Transition::Delete { job } => people::delete(&job),
-            Transition::Run { job, instant } => people::run(&job, instant),
-            Transition::Rerun { run_id } => people::rerun(run_id),
+            Transition::Pause { job } => people::pause(&job),
+            Transition::Resume { job } => people::resume(&job),
+            Transition::Run {
+                job,
+                instant,
+                given,
+            } => people::run_for(&job, instant, given.as_slice()),
+            Transition::Rerun { run_id, scope } => people::rerun_of(run_id, scope),
+            Transition::Redo { run_id, force } => people::redo(run_id, force),
             Transition::Cancel { run_id } => people::cancel(run_id),
             Transition::Confirm { run_id, verdict } => people::confirm(run_id, verdict),
             other => unreachable!("{other:?} is nothing to ask for"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::command::Decision;
-use ledger::{Command, Proposal};
+use ledger::{Command, Outcome, Proposal};
 
 use super::tables::{Row, Tables, number, number_or_null, text};
 use super::{oracle, p6_clocks};
@@ -13,9 +13,26 @@ use crate::world::World;
 const SCHEDULED: i64 = 0;
 const MANUAL_TRIGGER: i64 = 2;
 const FLAPPING_ALERT: i64 = 1;
+const NEEDS_CONFIRMATION_ALERT: i64 = 5;
+const NEEDS_CONFIRMATION: i64 = 3;
 
 /// Changes of leader after which a silent host with leases must have been told of.
 const SEVERAL: u32 = 4;
+
+/// Nothing of a paused job fires.
+pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
+    let Command::Fire(fire) = &proposal.command else {
+        return;
+    };
+    let job = world.truth.set.jobs.get(&fire.job_id);
+    let paused = job.is_some_and(ledger::JobRow::is_paused);
+    world.require(
+        !paused || outcome.result.is_err(),
+        "P1",
+        "a paused job does not fire",
+        || format!("{fire:?}"),
+    );
+}
 
 /// A fire that is less late than its job says is harmless is run, and not recorded as missed.
 pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
@@ -49,6 +66,7 @@ pub fn audit(world: &mut World, tables: &Tables) {
         audit_job(world, tables, job);
     }
     audit_reasons(world, tables);
+    audit_pleas(world, tables);
     audit_flapping(world, tables);
 }
 
@@ -151,7 +169,6 @@ fn audit_gaps(world: &mut World, name: &str, version: &Row, instants: &[i64], ga
 
 /// What waits for a person, or was not run, says why.
 fn audit_reasons(world: &mut World, tables: &Tables) {
-    const NEEDS_CONFIRMATION: i64 = 3;
     const SKIPPED: i64 = 7;
     const MISSED: i64 = 8;
     for run in tables.rows("runs") {
@@ -161,6 +178,35 @@ fn audit_reasons(world: &mut World, tables: &Tables) {
             !owes_reason || !text(run, "reason").is_empty(),
             "P1",
             "what was not run says why",
+            || format!("{run:?}"),
+        );
+    }
+}
+
+/// Who is needed is told, and nobody is told of what is over.
+fn audit_pleas(world: &mut World, tables: &Tables) {
+    let told: BTreeSet<i64> = tables
+        .rows("alerts")
+        .iter()
+        .filter(|alert| number(alert, "kind") == NEEDS_CONFIRMATION_ALERT)
+        .filter(|alert| number_or_null(alert, "cleared_at").is_none())
+        .map(|alert| number(alert, "about"))
+        .collect();
+    for run in tables.rows("runs") {
+        const FIRST_FINAL: i64 = 4;
+        let state = number(run, "state");
+        let is_told = told.contains(&number(run, "run_id"));
+        let asks = number(run, "needs_confirmation") > 0 && state < FIRST_FINAL;
+        world.require(
+            is_told || state != NEEDS_CONFIRMATION,
+            "P1",
+            "who must confirm a run is told",
+            || format!("{run:?}"),
+        );
+        world.require(
+            !is_told || asks,
+            "P1",
+            "an alert ends with what it is about",
             || format!("{run:?}"),
         );
     }
@@ -200,7 +246,7 @@ pub fn audit_watermarks(world: &mut World) {
     let through = world.coordinator_now().wall.0 - TIME_MS;
     let set = &world.truth.set;
     let mut owed = Vec::new();
-    for job in set.jobs.values() {
+    for job in set.jobs.values().filter(|job| !job.is_paused()) {
         let Some(version) = set.versions.get(&(job.job_id, job.version)) else {
             continue;
         };

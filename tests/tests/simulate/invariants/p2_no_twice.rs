@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::command::{Confirm, Finish, Rerun};
+use ledger::command::{Confirm, Finish, Redo, Rerun};
 use ledger::{Change, Command, Done, Outcome, Proposal, Refusal, RunState, ShardState};
 use protocol::{DurationMs, JobId, RunId};
 
@@ -29,6 +29,7 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
             check_grant(world, token.0, *run_id, *shard);
         }
         (Command::Finish(finish), result) => check_receipt(world, finish, result, outcome),
+        (Command::Redo(redo), Ok(_)) => check_redo(world, redo),
         _ => {}
     }
 }
@@ -78,7 +79,9 @@ pub fn after_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
             }
         }
         (
-            Command::Rerun(Rerun { run_id, .. }) | Command::Confirm(Confirm { run_id, .. }),
+            Command::Rerun(Rerun { run_id, .. })
+            | Command::Redo(Redo { run_id, .. })
+            | Command::Confirm(Confirm { run_id, .. }),
             Ok(_),
         ) => {
             if let Some(facts) = world.truth.runs.get_mut(run_id) {
@@ -149,6 +152,26 @@ fn check_grant(world: &mut World, token: i64, run_id: RunId, shard: u32) {
     let other = world.truth.lease_of(run_id, shard);
     world.require(other.is_none(), "P2", "one live lease a shard", || {
         format!("{run_id}/{shard}: {other:?} lives, and token {token} was granted")
+    });
+}
+
+/// What succeeded is done once more where that is harmless, or somebody answers for it, and never
+/// while a lease of before lives.
+fn check_redo(world: &mut World, redo: &Redo) {
+    let facts = world.truth.facts_of(redo.run_id);
+    let safe = world.truth.safe.get(&(facts.job_id, facts.version));
+    let safe = safe.copied().unwrap_or(true);
+    world.require(
+        safe || redo.force,
+        "P2",
+        "what is not harmless is redone by force only",
+        || format!("{redo:?}"),
+    );
+    let shards = world.truth.set.shards_of(redo.run_id);
+    let leased = shards.filter(|shard| matches!(shard.state, ShardState::Leased(_)));
+    let leased = leased.count();
+    world.require(leased == 0, "P2", "no redo while a lease lives", || {
+        format!("{redo:?}: {leased} leases live")
     });
 }
 

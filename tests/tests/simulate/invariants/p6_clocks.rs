@@ -61,6 +61,7 @@ pub fn decisions(command: &Command) -> Option<&[Decision]> {
         Command::Fire(fire) => Some(&fire.decisions),
         Command::PutJob(put) => Some(put.settle.as_ref().map_or(&[], |settle| &settle.decisions)),
         Command::DeleteJob(delete) => Some(&delete.settle.decisions),
+        Command::ResumeJob(resume) => Some(&resume.settle.decisions),
         _ => None,
     }
 }

@@ -21,6 +21,7 @@ pub fn on_propose(world: &mut World, proposal: &Proposal) {
         Command::Fire(fire) => &fire.decisions,
         Command::PutJob(put) => put.settle.as_ref().map_or(&[], |settle| &settle.decisions),
         Command::DeleteJob(delete) => &delete.settle.decisions,
+        Command::ResumeJob(resume) => &resume.settle.decisions,
         _ => return,
     };
     let catch_ups = decisions

@@ -1,13 +1,15 @@
 //! What people do at a bad moment.
 
 use coordinator_core::RequestError;
+use ledger::command::Verdict;
 use ledger::{Refusal, RunState};
 use protocol::WallMs;
 use protocol::attempt::Exit;
 
 use super::{MINUTE, SECOND, fails_after, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
-use crate::world::people::{Job, cancel, rerun, run};
+use crate::invariants::tables::{number, text};
+use crate::world::people::{Job, cancel, confirm, redo, rerun, run};
 use crate::world::process::Behaviour;
 use crate::world::{Held, World};
 
@@ -16,6 +18,10 @@ sequences! {
     forbid_manual_in_between breaks without OverlapJudgedInApply;
     fence_rerun breaks without FencePerExecution;
     run_ahead breaks without ManualRunsStayInThePast;
+    redo_while_leased breaks without LeaseEndsByReceiptOrExpiry;
+    fence_redo breaks without FencePerExecution;
+    redo_not_harmless breaks without RedoNeedsHarmless;
+    nobody_answers breaks without PersonIsReminded;
 }
 
 /// Cancelled, and at once asked for again, while the process does not heed SIGTERM.
@@ -75,6 +81,108 @@ fn fence_rerun(world: &mut World) -> Held {
     world.until_state(tuesday, RunState::Succeeded, MINUTE)?;
     world.must(rerun(monday))?;
     world.until_state(monday, RunState::Succeeded, MINUTE)?;
+    heal(world)
+}
+
+/// Cancelled, and at once to be redone, while the process does not heed SIGTERM.
+fn redo_while_leased(world: &mut World) -> Held {
+    world.plan(&[
+        Behaviour {
+            dies_of_term_ms: None,
+            ..works_for(60)
+        },
+        works_for(5),
+    ]);
+    world.begin(2)?;
+    world.put(&Job::on_demand("a/works"))?;
+    let run_id = world.run_now("a/works")?;
+    world.run_for(5 * SECOND)?;
+    world.must(cancel(run_id))?;
+    let answer = world.ask(redo(run_id, false))?;
+    world.run_for(SECOND)?;
+    let refused = matches!(
+        answer,
+        Err(RequestError::Refused(Refusal::WrongRunState { .. }))
+    );
+    world.require(refused, "P2", "no redo while a lease lives", || {
+        format!("{answer:?}")
+    });
+    world.until_state(run_id, RunState::Cancelled, MINUTE)?;
+    world.must(redo(run_id, false))?;
+    world.until_state(run_id, RunState::Succeeded, MINUTE)?;
+    heal(world)
+}
+
+/// Monday's run has succeeded, Tuesday's writes, Monday's is redone.
+fn fence_redo(world: &mut World) -> Held {
+    world.plan(&[works_for(5)]);
+    world.begin(1)?;
+    world.put(&Job::on_demand("a/works"))?;
+    let monday = world.run_now("a/works")?;
+    world.until_state(monday, RunState::Succeeded, MINUTE)?;
+    let tuesday = world.run_now("a/works")?;
+    world.until_state(tuesday, RunState::Succeeded, MINUTE)?;
+    world.must(redo(monday, false))?;
+    world.run_for(SECOND)?;
+    world.until_state(monday, RunState::Succeeded, MINUTE)?;
+    heal(world)
+}
+
+/// Work that must not be done twice has been done, and somebody asks for all of it again.
+fn redo_not_harmless(world: &mut World) -> Held {
+    world.plan(&[works_for(5)]);
+    world.begin(1)?;
+    let mut job = Job::on_demand("a/pays");
+    job.safe = false;
+    world.put(&job)?;
+    let run_id = world.run_now("a/pays")?;
+    world.until_state(run_id, RunState::Succeeded, MINUTE)?;
+    let answer = world.ask(redo(run_id, false))?;
+    let refused = matches!(
+        answer,
+        Err(RequestError::Refused(Refusal::NotHarmless { .. }))
+    );
+    world.require(
+        refused,
+        "P2",
+        "what is not harmless is redone by force only",
+        || format!("{answer:?}"),
+    );
+    world.must(redo(run_id, true))?;
+    world.run_for(SECOND)?;
+    world.until_state(run_id, RunState::Succeeded, MINUTE)?;
+    heal(world)
+}
+
+/// A run needs a person, and nobody answers for ten hours, while leaders come and go.
+fn nobody_answers(world: &mut World) -> Held {
+    const HOURS: i64 = 60 * MINUTE;
+    world.plan(&[fails_after(2, Exit::Code(1))]);
+    world.begin(1)?;
+    let mut job = Job::on_demand("a/works");
+    job.retries = 0;
+    world.put(&job)?;
+    let run_id = world.run_now("a/works")?;
+    world.until_state(run_id, RunState::NeedsConfirmation, MINUTE)?;
+    for _ in 0..2 {
+        world.restart_leader_after(5 * HOURS, true)?;
+        world.run_for(MINUTE)?;
+    }
+    let tables = world.tables();
+    let counts: Vec<i64> = tables
+        .rows("alerts")
+        .iter()
+        .filter(|alert| text(alert, "text").contains("needs a person"))
+        .map(|alert| number(alert, "count"))
+        .collect();
+    world.require(
+        counts == [3],
+        "P7",
+        "who is needed is told again while it lasts",
+        || format!("told {counts:?} times in ten hours"),
+    );
+    world.must(confirm(run_id, Verdict::Succeeded))?;
+    crate::invariants::audit(world)?;
     heal(world)
 }
 

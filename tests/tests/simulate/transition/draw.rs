@@ -1,7 +1,7 @@
 //! How what happens next is drawn from a seed and the world as it is.
 
 use ledger::RunState;
-use ledger::command::Verdict;
+use ledger::command::{RerunScope, Verdict};
 use protocol::{RunId, WallMs};
 
 use super::Transition;
@@ -141,7 +141,8 @@ fn draw_for_job(world: &mut World) -> Transition {
             job: any_job(world),
         };
     };
-    match world.rng.between(0, 9) {
+    let paused = world.job(&name).is_paused();
+    match world.rng.between(0, 12) {
         0..=3 => {
             let mut job = any_job(world);
             job.name = name;
@@ -156,9 +157,15 @@ fn draw_for_job(world: &mut World) -> Transition {
         6 if names.len() < 5 => Transition::Put {
             job: any_job(world),
         },
+        10 => Transition::Pause { job: name },
+        11 => Transition::Resume { job: name },
+        12 if paused => Transition::Resume { job: name },
         _ => Transition::Run {
             instant: any_instant(world, &name),
             job: name,
+            given: world
+                .rng
+                .pick(&[None, None, Some(("who", "me")), Some(("whom", "me"))]),
         },
     }
 }
@@ -190,10 +197,24 @@ fn draw_for_run(world: &mut World) -> Transition {
     } else {
         open[world.rng.index(open.len())]
     };
-    if world.rng.one_in(2) {
-        Transition::Cancel { run_id }
-    } else {
-        Transition::Rerun { run_id }
+    match world.rng.between(0, 6) {
+        0..=2 => Transition::Cancel { run_id },
+        3 | 4 => Transition::Rerun {
+            run_id,
+            scope: RerunScope::Run,
+        },
+        5 => Transition::Rerun {
+            run_id,
+            scope: world.rng.pick(&[
+                RerunScope::Failed,
+                RerunScope::Shard(0),
+                RerunScope::Shard(1),
+            ]),
+        },
+        _ => Transition::Redo {
+            run_id,
+            force: world.rng.one_in(2),
+        },
     }
 }
 

@@ -95,7 +95,8 @@ impl Job {
             "shards": self.shards,
             "retry": { "at_most": self.retries, "backoff": backoff },
             "takeover_after": seconds(self.takeover_s),
-            "run": { "exec": ["/bin/job", "{shard}/{shards}"] },
+            "params": { "who": EVERYBODY },
+            "run": { "exec": ["/bin/job", "{shard}/{shards}", "{params.who}"] },
         });
         if let Some(old) = &self.renamed_from {
             manifest["renamed_from"] = json!(old);
@@ -111,6 +112,9 @@ impl Job {
 fn seconds(n: u32) -> String {
     format!("{n}s")
 }
+
+/// What a run is given where nobody says otherwise.
+pub const EVERYBODY: &str = "everybody";
 
 /// How long a person waits for an answer.
 const PATIENCE_MS: i64 = 60_000;
@@ -187,21 +191,55 @@ pub fn delete(job: &str) -> Request {
 }
 
 pub fn run(job: &str, instant: Option<WallMs>) -> Request {
+    run_for(job, instant, &[])
+}
+
+/// A run with values of its own.
+pub fn run_for(job: &str, instant: Option<WallMs>, params: &[(&str, &str)]) -> Request {
+    let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
     Request::Run {
         job: name(job),
         instant,
-        params: std::collections::BTreeMap::new(),
+        params: params.iter().map(owned).collect(),
         by: BY.to_owned(),
         reason: "asked for".to_owned(),
     }
 }
 
+pub fn pause(job: &str) -> Request {
+    Request::Pause {
+        job: name(job),
+        by: BY.to_owned(),
+        reason: "not now".to_owned(),
+    }
+}
+
+pub fn resume(job: &str) -> Request {
+    Request::Resume {
+        job: name(job),
+        by: BY.to_owned(),
+    }
+}
+
 pub fn rerun(run_id: RunId) -> Request {
+    rerun_of(run_id, RerunScope::Run)
+}
+
+pub fn rerun_of(run_id: RunId, scope: RerunScope) -> Request {
     Request::Rerun {
         run_id,
-        scope: RerunScope::Run,
+        scope,
         by: BY.to_owned(),
         reason: "again".to_owned(),
+    }
+}
+
+pub fn redo(run_id: RunId, force: bool) -> Request {
+    Request::Redo {
+        run_id,
+        by: BY.to_owned(),
+        reason: "all of it".to_owned(),
+        force,
     }
 }
 

@@ -12,6 +12,7 @@ use protocol::attempt::Exit;
 use protocol::supervisor::Launch;
 use protocol::{JobId, Rule, RunId, Token, WallMs};
 
+use super::people::EVERYBODY;
 use super::{Event, World};
 use crate::invariants;
 
@@ -132,6 +133,7 @@ impl World {
         let run_id: RunId = run.parse().expect("a run's id");
         let shard: u32 = shard.parse().expect("a shard");
         let fence = variable("MATINS_FENCE").parse().ok();
+        self.check_params(run_id, launch);
         let behaviour = self.next_behaviour();
         let facts = self.truth.facts_of(run_id);
         let grant = self.truth.grants.get(&token).copied();
@@ -162,6 +164,20 @@ impl World {
         invariants::on_start(self, pid);
         self.after(behaviour.run_ms.max(1), Event::Exits(pid));
         self.write(pid);
+    }
+
+    /// What a person gave a run reaches its processes, and nobody else's.
+    fn check_params(&mut self, run_id: RunId, launch: &Launch) {
+        let run = self.truth.set.runs.get(&run_id);
+        let Some(run) = run else {
+            return;
+        };
+        let given = run.params.get("who").map_or(EVERYBODY, String::as_str);
+        let told = launch.exec.last().map_or("", String::as_str);
+        let (given, told) = (given.to_owned(), told.to_owned());
+        self.require(given == told, "P1", "a run has its parameters", || {
+            format!("{run_id} was given {given}, and its process {told}")
+        });
     }
 
     fn next_behaviour(&mut self) -> Behaviour {
