@@ -383,7 +383,7 @@ def parse_command(environment: Mapping[str, str]) -> tuple[bytes, str, Attempt]:
     parser = argparse.ArgumentParser(
         prog="baseline.py",
         description="Record the SHA-256 of one shard of the regular files below a tree.",
-        epilog="MATINS_JOB, MATINS_FIRE_TIME, MATINS_TOKEN and, where set, MATINS_FENCE say on whose behalf."
+        epilog="MATINS_JOB_ID, MATINS_FIRE_TIME, MATINS_TOKEN and, where set, MATINS_FENCE say on whose behalf."
         f" Exit status: {EXIT_DONE} done; {EXIT_FAILED} failed, try again; {EXIT_USAGE} usage;"
         f" {EXIT_REFUSED} refused, because a later attempt or execution has written.",
     )
@@ -416,7 +416,7 @@ def parse_command(environment: Mapping[str, str]) -> tuple[bytes, str, Attempt]:
 def parse_attempt(environment: Mapping[str, str], shard: int, shards: int) -> Attempt:
     fence = environment.get("MATINS_FENCE")
     return Attempt(
-        job=environment["MATINS_JOB"],
+        job=environment["MATINS_JOB_ID"],
         fire_time=environment["MATINS_FIRE_TIME"],
         shard=shard,
         shards=shards,

@@ -74,7 +74,7 @@ class BaselineTest(unittest.TestCase):
 
     def start(self, shard: int = 0, shards: int = 1, token: int = 1, fence: int | None = 1, fire_time: str = FIRE,
               stdout: int = subprocess.PIPE) -> subprocess.Popen:
-        environment = {**os.environ, "MATINS_JOB": JOB, "MATINS_FIRE_TIME": fire_time, "MATINS_TOKEN": str(token),
+        environment = {**os.environ, "MATINS_JOB_ID": JOB, "MATINS_FIRE_TIME": fire_time, "MATINS_TOKEN": str(token),
                        "MATINS_SHARD": str(shard), "MATINS_SHARDS": str(shards)}
         environment.pop("MATINS_FENCE", None)
         if fence is not None:
@@ -338,8 +338,8 @@ class BadUsage(BaselineTest):
         tree, results = ("--tree", str(self.tree)), ("--results", str(self.results))
         shard = ("--shard", "0", "--shards", "1")
         self.check("baseline.py", "the following arguments are required: --shard, --shards", *tree, *results)
-        self.check("baseline.py", "MATINS_JOB is not set", *tree, *results, *shard)
-        self.check("baseline.py", "MATINS_TOKEN or MATINS_FENCE", *tree, *results, *shard, MATINS_JOB=JOB,
+        self.check("baseline.py", "MATINS_JOB_ID is not set", *tree, *results, *shard)
+        self.check("baseline.py", "MATINS_TOKEN or MATINS_FENCE", *tree, *results, *shard, MATINS_JOB_ID=JOB,
                    MATINS_FIRE_TIME=FIRE, MATINS_TOKEN="seven")
         self.check("baseline.py", "shards count from 0", *tree, *results, "--shard", "1", "--shards", "1")
         self.check("baseline.py", "not a directory", "--tree", str(self.home / "none"), *results, *shard)

@@ -30,6 +30,7 @@ class Attempt:
     shards: int
     token: int
     fence: Optional[int]  # not given to jobs whose executions may overlap
+    redo: Optional[int] = None  # given where a person wants all of the fire anew
 
     def __str__(self) -> str:
         return f"{self.job} {self.fire_time} shard {self.shard} of {self.shards}"
@@ -62,6 +63,7 @@ class Database:
     """When the guard is called, which is the same in both; what is said, and how, is in the two below."""
 
     BEGIN: str
+    REDO: str
     CLAIM: str
     GUARD: str
     DONE: str
@@ -69,6 +71,7 @@ class Database:
     def claim(self, attempt: Attempt) -> None:
         """Replaces older attempts from now on; committed as it returns."""
         with self.explained(attempt):
+            self.write(self.REDO, (attempt.job, attempt.fire_time, attempt.redo))
             self.write(self.CLAIM, attempt.author())
 
     @contextlib.contextmanager
@@ -101,6 +104,7 @@ class Database:
 
 class Sqlite(Database):
     BEGIN = "BEGIN IMMEDIATE"
+    REDO = "INSERT INTO matins_redo VALUES (?, ?, ?)"
     CLAIM = "INSERT INTO matins_claim VALUES (?, ?, ?, ?, ?)"
     GUARD = "INSERT INTO matins_guard VALUES (?, ?, ?, ?, ?)"
     DONE = "INSERT INTO matins_done VALUES (?, ?, ?, ?, ?, ?)"
@@ -166,6 +170,7 @@ class Sqlite(Database):
 
 class Postgres(Database):
     BEGIN = "BEGIN"
+    REDO = "SELECT matins.redo(?, ?, ?)"
     CLAIM = "SELECT matins.claim(?, ?, ?, ?, ?)"
     GUARD = "SELECT matins.guard(?, ?, ?, ?, ?)"
     DONE = "SELECT matins.done(?, ?, ?, ?, ?, ?)"

@@ -163,7 +163,8 @@ def parse_command(environment: Mapping[str, str]) -> tuple[argparse.Namespace, A
     parser = argparse.ArgumentParser(
         prog="reconcile.py",
         description="Find the differences between the bank's file and our ledger in one shard of a day's payments.",
-        epilog="MATINS_JOB, MATINS_FIRE_TIME, MATINS_TOKEN and, where set, MATINS_FENCE say on whose behalf."
+        epilog="MATINS_JOB_ID, MATINS_FIRE_TIME, MATINS_TOKEN and, where set, MATINS_FENCE and MATINS_REDO say on whose"
+        " behalf."
         f" Exit status: {EXIT_DONE} done; {EXIT_FAILED} failed, try again; {EXIT_USAGE} usage;"
         f" {EXIT_REFUSED} refused, because this process was replaced.",
     )
@@ -184,18 +185,19 @@ def parse_command(environment: Mapping[str, str]) -> tuple[argparse.Namespace, A
     except KeyError as missing:
         parser.error(f"{missing.args[0]} is not set; by hand, set it to stand for an attempt")
     except ValueError as error:
-        parser.error(f"MATINS_TOKEN or MATINS_FENCE: {error}")
+        parser.error(f"MATINS_TOKEN, MATINS_FENCE or MATINS_REDO: {error}")
 
 
 def parse_attempt(environment: Mapping[str, str], shard: int, shards: int) -> Attempt:
-    fence = environment.get("MATINS_FENCE")
+    fence, redo = environment.get("MATINS_FENCE"), environment.get("MATINS_REDO")
     return Attempt(
-        job=environment["MATINS_JOB"],
+        job=environment["MATINS_JOB_ID"],
         fire_time=environment["MATINS_FIRE_TIME"],
         shard=shard,
         shards=shards,
         token=int(environment["MATINS_TOKEN"]),
         fence=None if fence is None else int(fence),
+        redo=None if redo is None else int(redo),
     )
 
 

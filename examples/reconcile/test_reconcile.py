@@ -136,8 +136,9 @@ class OnEitherDatabase:
 
     def start(self, shard: int = 0, shards: int = 2, token: int = 1, fence: Optional[int] = 1, fire_time: str = FIRE,
               books: Optional[pathlib.Path] = None) -> subprocess.Popen:
-        environment = {**os.environ, "MATINS_JOB": JOB, "MATINS_FIRE_TIME": fire_time, "MATINS_TOKEN": str(token)}
-        environment.pop("MATINS_FENCE", None)
+        environment = {**os.environ, "MATINS_JOB_ID": JOB, "MATINS_FIRE_TIME": fire_time, "MATINS_TOKEN": str(token)}
+        for unset in ("MATINS_FENCE", "MATINS_REDO"):
+            environment.pop(unset, None)
         if fence is not None:
             environment["MATINS_FENCE"] = str(fence)
         process = subprocess.Popen(
@@ -335,8 +336,8 @@ class BadUsage(unittest.TestCase):
         day = ("--books", "/nowhere", "--date", DAY)
         database, shard = ("--database", "sqlite:/nowhere"), ("--shard", "0/2")
         self.check("reconcile.py", "required: --shard", *day, *database)
-        self.check("reconcile.py", "MATINS_JOB is not set", *day, *database, *shard)
-        self.check("reconcile.py", "MATINS_TOKEN or MATINS_FENCE", *day, *database, *shard, MATINS_JOB=JOB,
+        self.check("reconcile.py", "MATINS_JOB_ID is not set", *day, *database, *shard)
+        self.check("reconcile.py", "MATINS_TOKEN, MATINS_FENCE or MATINS_REDO", *day, *database, *shard, MATINS_JOB_ID=JOB,
                    MATINS_FIRE_TIME=FIRE, MATINS_TOKEN="seven")
         self.check("reconcile.py", "shards count from 0", *day, *database, "--shard", "2/2")
         self.check("reconcile.py", "no date such as", "--books", "/nowhere", "--date", "28.11.", *database, *shard)

@@ -5,7 +5,8 @@
 --
 -- What each statement promises, and to whom, is in docs/GUARD.md. A job calls
 --
---     SELECT matins.claim(job, fire_time, shard, token, fence);            at its start, and commits
+--     SELECT matins.redo(job, fire_time, redo);                            at its start, where it publishes
+--     SELECT matins.claim(job, fire_time, shard, token, fence);            then, and commits
 --     SELECT matins.guard(job, fire_time, shard, token, fence);            first in every transaction that writes
 --     SELECT matins.done(job, fire_time, shard, shards, token, fence);     with, or after, its last write
 --     SELECT matins.publish(job, fire_time, shard, shards, token, fence);  in one of its own; where true, publish
@@ -52,6 +53,7 @@ CREATE TABLE IF NOT EXISTS matins.publications (
     token_sum numeric NOT NULL,  -- of the attempts whose work it was: higher as soon as a shard is done once more
     times bigint NOT NULL,
     published_at timestamptz,
+    redo bigint NOT NULL DEFAULT 0,  -- what attempts with lower tokens have done counts no more
     PRIMARY KEY (job, fire_time)
 );
 
@@ -70,7 +72,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF job IS NULL OR fire_time IS NULL OR shard IS NULL OR token IS NULL THEN
         RAISE EXCEPTION 'matins: job, fire_time, shard or token is null'
-            USING ERRCODE = 'MT002', HINT = 'Give what MATINS_JOB, _FIRE_TIME, _SHARD and _TOKEN hold.';
+            USING ERRCODE = 'MT002', HINT = 'Give what MATINS_JOB_ID, _FIRE_TIME, _SHARD and _TOKEN hold.';
     END IF;
 END
 $$;
@@ -146,6 +148,21 @@ BEGIN
 END
 $$;
 
+-- A person wants all of the fire anew: what was done before is not published together with what is done now.
+CREATE OR REPLACE FUNCTION matins.redo(job text, fire_time text, redo bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM matins.check_arguments(job, fire_time, 0, 0);
+    IF redo IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO matins.publications (job, fire_time, token_sum, times) VALUES (job, fire_time, 0, 0)
+        ON CONFLICT DO NOTHING;
+    UPDATE matins.publications AS p SET redo = redo.redo
+     WHERE p.job = redo.job AND p.fire_time = redo.fire_time AND p.redo < redo.redo;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION matins.guard(job text, fire_time text, shard bigint, token bigint, fence bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -181,6 +198,7 @@ CREATE OR REPLACE FUNCTION matins.publish(
 DECLARE
     shards_done bigint;
     done_token_sum numeric;
+    redone_from bigint;
 BEGIN
     -- Of two that finish at once, each must see the other's mark; neither would, had it not committed its own.
     IF matins.hold(job, fire_time, shard, token, fence) = txid_current() THEN
@@ -191,10 +209,11 @@ BEGIN
     -- One at a time, and no shard is claimed anew until this transaction ends.
     INSERT INTO matins.publications (job, fire_time, token_sum, times) VALUES (job, fire_time, 0, 0)
         ON CONFLICT DO NOTHING;
-    PERFORM 1 FROM matins.publications AS p
-      WHERE p.job = publish.job AND p.fire_time = publish.fire_time FOR UPDATE;
+    SELECT p.redo INTO redone_from FROM matins.publications AS p
+     WHERE p.job = publish.job AND p.fire_time = publish.fire_time FOR UPDATE;
     SELECT count(*), sum(s.token) INTO shards_done, done_token_sum FROM matins.shards AS s
-     WHERE s.job = publish.job AND s.fire_time = publish.fire_time AND s.done_of = publish.shards;
+     WHERE s.job = publish.job AND s.fire_time = publish.fire_time AND s.done_of = publish.shards
+       AND s.token >= redone_from;
     IF shards_done IS DISTINCT FROM shards THEN
         RETURN false;
     END IF;

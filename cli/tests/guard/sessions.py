@@ -116,6 +116,9 @@ class SqliteSession(Session):
     def claim(self, attempt: Attempt) -> None:
         self.run("INSERT INTO matins_claim VALUES (?, ?, ?, ?, ?)", attempt.author())
 
+    def redo(self, attempt: Attempt, redo: Optional[int]) -> None:
+        self.run("INSERT INTO matins_redo VALUES (?, ?, ?)", (attempt.job, attempt.fire_time, redo))
+
     def guard(self, attempt: Attempt) -> None:
         self.run("INSERT INTO matins_guard VALUES (?, ?, ?, ?, ?)", attempt.author())
 
@@ -165,6 +168,9 @@ class PostgresSession(Session):
 
     def claim(self, attempt: Attempt) -> None:
         self.run("SELECT matins.claim(?, ?, ?, ?, ?)", attempt.author())
+
+    def redo(self, attempt: Attempt, redo: Optional[int]) -> None:
+        self.run("SELECT matins.redo(?, ?, ?)", (attempt.job, attempt.fire_time, redo))
 
     def guard(self, attempt: Attempt) -> None:
         self.run("SELECT matins.guard(?, ?, ?, ?, ?)", attempt.author())

@@ -447,7 +447,7 @@ class TheScript(PostgresTest):
         statements = sessions.statements_of_guide("matins.")
         for statement in statements:
             self.newer.run(statement)
-        for function in ("claim", "guard", "done", "publish"):
+        for function in ("redo", "claim", "guard", "done", "publish"):
             self.assertTrue(any(f"matins.{function}(" in statement for statement in statements), function)
 
     @unittest.skipUnless(shutil.which("psql"), "psql is not installed here")

@@ -286,7 +286,7 @@ class TheScript(SqliteTest):
                       if not statement.startswith("INSERT INTO matins_publish")]  # one shard of twelve is done
         for statement in statements:
             self.newer.run(statement)
-        for view in ("claim", "guard", "done", "publishable"):
+        for view in ("redo", "claim", "guard", "done", "publishable"):
             self.assertTrue(any(f"matins_{view}" in statement for statement in statements), view)
 
     @unittest.skipUnless(shutil.which("sqlite3"), "the sqlite3 shell is not installed here")
