@@ -209,6 +209,15 @@ impl Context<'_> {
         })
     }
 
+    /// Of a run that goes on, no shard needs a person any more.
+    pub(crate) fn settle_plea_of_live(&mut self, run: &Run) -> Result<(), Stop> {
+        if !run.row.state.is_live() || run.tally.needs_confirmation > 0 {
+            return Ok(());
+        }
+        let on = On::Run(run.row.job_id, run.row.run_id);
+        self.settle_alert(AlertKind::NeedsConfirmation, on)
+    }
+
     /// A run that asks no more has its answer, and one that has succeeded shows that its job runs
     /// again.
     pub(crate) fn settle_alerts_of(&mut self, run: &mut Run) -> Result<(), Stop> {

@@ -61,6 +61,7 @@ impl Context<'_> {
             run.row.state = RunState::Cancelled;
         }
         self.roll_up(run)?;
+        self.settle_plea_of_live(run)?;
         Ok(leases)
     }
 

@@ -2,7 +2,6 @@ use protocol::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
-use crate::command::AlertKind;
 use crate::outcome::Done;
 use crate::rows::{RunState, ShardState};
 use crate::settle::pending_at;
@@ -60,11 +59,7 @@ impl Confirm {
                 context.roll_up(&mut run)?;
             }
         }
-        // Of a run that goes on, every shard that asked has its answer.
-        if run.row.state.is_live() && run.tally.needs_confirmation == 0 {
-            let on = On::Run(run.row.job_id, self.run_id);
-            context.settle_alert(AlertKind::NeedsConfirmation, on)?;
-        }
+        context.settle_plea_of_live(&run)?;
         context.audit(Audit {
             by,
             action: self.verdict.action(),

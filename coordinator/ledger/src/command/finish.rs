@@ -65,6 +65,7 @@ impl Finish {
         if succeeded && undecided && !run.row.state.is_final() {
             context.move_shard(run, shard, ShardState::Succeeded, None)?;
             context.roll_up(run)?;
+            context.settle_plea_of_live(run)?;
         }
         Ok(())
     }

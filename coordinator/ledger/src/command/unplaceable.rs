@@ -40,9 +40,32 @@ impl Unplaceable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::CancelRun;
     use crate::outcome::Refusal;
     use crate::rows::RunState;
     use crate::testing::{Bed, attach};
+
+    #[test]
+    fn while_the_run_goes_on_the_alert_ends_with_the_last_shard_that_asks() {
+        let mut bed = Bed::new();
+        let job = bed.job("shards: 2");
+        let (_, session) = bed.attach(attach("h1"));
+        let (run_id, _) = bed.fire(job, 1);
+        bed.grant(run_id, 1, session);
+        bed.ok(Unplaceable {
+            run_id,
+            shard: 0,
+            report: "no host".to_owned(),
+        });
+        assert_eq!(bed.view("SELECT cleared_at FROM alert_view"), ["-"]);
+        bed.ok(CancelRun {
+            run_id,
+            by: "ada".to_owned(),
+            reason: String::new(),
+        });
+        assert_eq!(bed.run(run_id).state, RunState::Running);
+        assert_ne!(bed.view("SELECT cleared_at FROM alert_view"), ["-"]);
+    }
 
     #[test]
     fn a_shard_that_nobody_takes_goes_to_a_person_with_one_alert() {
