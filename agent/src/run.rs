@@ -17,10 +17,10 @@ use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId, DiskFull};
 use nix::fcntl::Flock;
 use protocol::message::{
-    AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, SLOTS_MAX,
+    AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, LABELS_MAX, SLOTS_MAX,
 };
 use protocol::supervisor::{Event, Request, Table};
-use protocol::{DurationMs, Rules, SessionId, Token};
+use protocol::{DurationMs, Label, Rules, SessionId, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
@@ -68,6 +68,8 @@ pub struct Options {
     pub data_directory: PathBuf,
     /// Attempts that may live at once, 1 to [`SLOTS_MAX`].
     pub slots: u32,
+    /// What this host says of itself, for `needs.labels` of jobs; at most [`LABELS_MAX`].
+    pub labels: Vec<Label>,
     /// Of one attempt's output at most so much is kept: the first and the last.
     pub output_bytes_max: u64,
     /// Output of ended attempts is kept so long.
@@ -99,6 +101,8 @@ pub enum Error {
     WrongRole { directory: PathBuf, role: Role },
     #[error("an agent has 1 to {SLOTS_MAX} slots, not {slots}")]
     Slots { slots: u32 },
+    #[error("an agent has at most {LABELS_MAX} labels, not {labels}")]
+    Labels { labels: usize },
     #[error(
         "another agent{} runs on `{directory}`: stop it first; one for another host needs a directory and a certificate of its own",
         of_process(*pid)
@@ -210,6 +214,7 @@ impl Shell {
             supervisor_directory,
             data_directory,
             slots,
+            mut labels,
             output_bytes_max,
             output_age,
             output_bytes_total,
@@ -217,6 +222,12 @@ impl Shell {
         } = options;
         if !(1..=SLOTS_MAX).contains(&slots) {
             return Err(Error::Slots { slots });
+        }
+        labels.sort();
+        labels.dedup();
+        if labels.len() > LABELS_MAX {
+            let labels = labels.len();
+            return Err(Error::Labels { labels });
         }
         let identity = Identity::load(&identity_directory)?;
         let name = identity.name();
@@ -254,6 +265,7 @@ impl Shell {
         let config = Config {
             incarnation: Incarnation(incarnation),
             slots,
+            labels,
             output_directory: output_directory.clone(),
             output_bytes_max,
             path: PATH.to_owned(),

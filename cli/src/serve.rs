@@ -48,6 +48,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         supervisor_directory: options.supervisor,
         data_directory: options.data,
         slots: options.slots,
+        labels: options.labels,
         output_bytes_max: options.output_per_attempt,
         output_age: options.output_age,
         output_bytes_total: options.output_total,

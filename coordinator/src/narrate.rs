@@ -142,6 +142,36 @@ impl<'a> Narrator<'a> {
                     "an agent is revoked"
                 );
             }
+            (Command::CordonAgent(cordon), Done::AgentCordoned { changed: true, .. }) => {
+                tracing::info!(
+                    agent = %cordon.name,
+                    cordon = cordon.cordon.as_str(),
+                    by = cordon.by,
+                    reason = cordon.reason,
+                    "an agent is taken out of service"
+                );
+            }
+            (Command::UncordonAgent(uncordon), Done::AgentUncordoned { changed: true }) => {
+                tracing::info!(
+                    agent = %uncordon.name,
+                    by = uncordon.by,
+                    "an agent is put back into service"
+                );
+            }
+            (Command::PutResource(put), Done::ResourcePut { in_use }) => {
+                let (resource, by) = (put.name.as_str(), &put.by);
+                tracing::info!(
+                    resource,
+                    capacity = put.capacity,
+                    in_use,
+                    by,
+                    "a resource is set"
+                );
+            }
+            (Command::DeleteResource(delete), Done::ResourceDeleted) => {
+                let (resource, by) = (delete.name.as_str(), &delete.by);
+                tracing::info!(resource, by, "a resource is deleted");
+            }
             (Command::RaiseAlert(alert), Done::AlertRaised) => {
                 let job = match alert.on {
                     On::Job(job_id) | On::Run(job_id, _) => Some(self.job(job_id)),
@@ -408,6 +438,10 @@ fn name_of(command: &Command) -> &'static str {
         Command::EndSession(_) => "end_session",
         Command::Quarantine(_) => "quarantine",
         Command::RevokeAgent(_) => "revoke_agent",
+        Command::CordonAgent(_) => "cordon_agent",
+        Command::UncordonAgent(_) => "uncordon_agent",
+        Command::PutResource(_) => "put_resource",
+        Command::DeleteResource(_) => "delete_resource",
         Command::ManualRun(_) => "manual_run",
         Command::Rerun(_) => "rerun",
         Command::Redo(_) => "redo",
@@ -506,6 +540,7 @@ run: { exec: [\"/bin/true\"] }
                 run_id,
                 shard: 0,
                 session,
+                uses: Vec::new(),
             });
             match self.do_all(vec![grant]).pop() {
                 Some(Done::Granted { token, .. }) => token,
@@ -538,6 +573,8 @@ run: { exec: [\"/bin/true\"] }
         };
         teller.do_all(vec![Command::BecomeActive(begin)]);
         let put = PutJob {
+            shards: None,
+
             manifest,
             cut_over: NOON - DurationMs(60_000),
             settle: None,
@@ -551,6 +588,7 @@ run: { exec: [\"/bin/true\"] }
             supervisor: Incarnation(2),
             swept: true,
             slots: 4,
+            labels: Vec::new(),
             holds: Vec::new(),
         };
         let done = teller.do_all(vec![Command::PutJob(put), Command::AttachAgent(attach)]);

@@ -143,9 +143,63 @@ pub struct Shard {
     pub shard: u32,
     pub state: String,
     pub reason: Option<String>,
+    /// What it waits for now, where it is pending: the rest of its backoff, or a place, and then which
+    /// hosts are ruled out by what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Waits>,
     pub retries_used: u32,
     /// Oldest first, over all executions.
     pub attempts: Vec<Attempt>,
+}
+
+/// What a pending shard waits for, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Waits {
+    /// `backoff`, `grant`, `receipt`, `refused`, `unreadable` or `place`.
+    pub kind: String,
+    /// In words.
+    pub text: String,
+    /// How long yet, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_ms: Option<i64>,
+    /// Where it waits for a place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<Placement>,
+}
+
+/// How many hosts are ruled out by what: each is counted under the first rule that rules it out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Placement {
+    pub considered: u32,
+    pub revoked: u32,
+    pub quarantined: u32,
+    pub cordoned: u32,
+    pub draining: u32,
+    pub offline: u32,
+    /// Without all labels that it needs.
+    pub unlabelled: u32,
+    /// How many of those lack which.
+    pub lacking: BTreeMap<String, u32>,
+    pub no_free_slot: u32,
+    /// That could take it.
+    pub free: u32,
+    /// Resources of which too little is left.
+    pub exhausted: Vec<Exhausted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Exhausted {
+    pub resource: String,
+    pub wanted: u32,
+    /// Grants that are on their way included.
+    pub in_use: u32,
+    /// `null`: there is no such resource any more.
+    pub capacity: Option<u32>,
+    /// Enough would be left, but a shard before it waits for more.
+    pub behind_another: bool,
 }
 
 /// One record of an attempt's output, as `format=json` has it: one object a line.

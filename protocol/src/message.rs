@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::{AttemptEnd, Work};
 use crate::output::Wanted;
 use crate::time::WallMs;
-use crate::{Epoch, SessionId, Token};
+use crate::{Epoch, Label, SessionId, Token};
 
 /// Raised when a message changes its meaning; both ends refuse another's number.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -17,6 +17,9 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 
 /// Most attempts one host may hold: its table must fit one frame.
 pub const SLOTS_MAX: u32 = 1024;
+
+/// Most labels that a host may have.
+pub const LABELS_MAX: usize = 64;
 
 /// One process's life, drawn at random when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,6 +59,9 @@ pub struct Attach {
     /// verified that none is alive: whatever is not in `attempts` is dead on this host.
     pub swept: bool,
     pub slots: u32,
+    /// What the host says of itself, at most [`LABELS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Label>,
     pub wall: WallMs,
     /// The supervisor's table: running, and ended but not yet acknowledged.
     pub attempts: Vec<Token>,
@@ -122,6 +128,9 @@ pub enum CoordinatorBody {
     },
     /// End this attempt at a person's wish.
     Cancel { session: SessionId, token: Token },
+    /// End every attempt that lives now, at an operator's wish: the host is drained. Each is handed
+    /// back as interrupted when it is verified dead.
+    Interrupt { session: SessionId },
     /// The receipt is in the ledger; forget the attempt.
     ReceiptAck { token: Token },
 }

@@ -88,6 +88,16 @@ pub enum Rule {
     ReceiptBeforeRegrant,
     /// 6.10: cancel and rerun wait for the end of the lease.
     LeaseEndsByReceiptOrExpiry,
+    /// 8: a shard goes only where all the labels are that it needs.
+    LabelsMatched,
+    /// 8: of shards that wait for a place, those of higher priority go first.
+    PriorityFirst,
+    /// 8: a grant takes from a shared resource no more than is left of it.
+    ResourcesBounded,
+    /// 6.10, 9: a cordoned or draining host is granted nothing, whoever attaches in its name.
+    CordonHolds,
+    /// 6.10: that a host is drained at once is told again at every attach.
+    DrainIsToldAgain,
     /// 6: the supervisor sweeps leftovers before it answers.
     SweepBeforeAnswer,
     /// 6: a receipt is held until the ledger has it.

@@ -66,6 +66,8 @@ pub struct Launch {
 pub enum KillCause {
     /// A person's wish.
     Cancelled,
+    /// The host is drained, and what runs on it is to run elsewhere.
+    Drained,
     /// Its lease ran out, or the leader no longer knows it.
     LeaseLost,
     TimedOut,

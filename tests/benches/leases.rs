@@ -76,9 +76,12 @@ impl Bench {
             supervisor: Incarnation(1),
             swept: true,
             slots: 1024,
+            labels: Vec::new(),
             holds: Vec::new(),
         };
         let put = PutJob {
+            shards: None,
+
             manifest: manifest()?,
             cut_over: WallMs(0),
             settle: None,
@@ -144,6 +147,7 @@ impl Bench {
                     run_id,
                     shard,
                     session,
+                    uses: Vec::new(),
                 })
             })
             .collect();

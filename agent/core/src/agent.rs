@@ -34,7 +34,7 @@ use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
 use protocol::lease::{self, agent_deadline};
 use protocol::message::{AgentMessage, Incarnation, Nonce, Receipt, SLOTS_MAX, Started};
 use protocol::supervisor::{Event, KillCause, Request, Table};
-use protocol::{BootMs, DurationMs, Epoch, Now, Rule, Rules, SessionId, Token, WallMs};
+use protocol::{BootMs, DurationMs, Epoch, Label, Now, Rule, Rules, SessionId, Token, WallMs};
 
 pub use receipt::StartRefusal;
 use session::{Beats, Finished};
@@ -56,6 +56,8 @@ pub struct Config {
     pub incarnation: Incarnation,
     /// Attempts that may live at once, at most [`SLOTS_MAX`].
     pub slots: u32,
+    /// What is said of this host, at every attach.
+    pub labels: Vec<Label>,
     /// Directory of what attempts write; an attempt's own is [`output_directory`].
     pub output_directory: String,
     /// Of one attempt's output at most so much is kept.

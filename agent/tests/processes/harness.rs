@@ -54,6 +54,7 @@ pub(crate) fn become_what_was_asked_for() {
             supervisor_directory: home.join("supervisor"),
             data_directory: home.clone(),
             slots: 4,
+            labels: Vec::new(),
             output_bytes_max: OUTPUT_BYTES_MAX,
             output_age: DurationMs::from_secs(3600),
             output_bytes_total: None,

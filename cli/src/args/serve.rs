@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use protocol::{AgentName, ClusterId, DurationMs};
+use protocol::{AgentName, ClusterId, DurationMs, Label};
 
 use super::{Asking, parse_length, parse_reason, parse_size};
 use crate::client::DATA_DEFAULT;
@@ -20,6 +20,9 @@ pub(crate) struct Dev {
     /// How many attempts each agent runs at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: u32,
+    /// A label of every agent; may be given more than once
+    #[arg(long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<Label>,
     /// Where everything is kept
     #[arg(long, value_name = "DIR", env = "MATINS_DATA", hide_env_values = true, default_value = DATA_DEFAULT)]
     pub(crate) data: PathBuf,
@@ -100,6 +103,10 @@ pub(crate) struct RunAgent {
     /// How many attempts at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) slots: u32,
+    /// What jobs may ask for of this host under needs.labels, such as jdk17; may be
+    /// given more than once
+    #[arg(long = "label", value_name = "LABEL")]
+    pub(crate) labels: Vec<Label>,
     /// How much of one attempt's output is kept: the first and the last of it
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64MiB")]
     pub(crate) output_per_attempt: u64,

@@ -50,7 +50,11 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             listing,
         } => show(listing, |client| {
             // Those of one job are chosen here, from as many as there are to have.
-            let asked = if job.is_some() { ALERTS_MAX } else { limit.rows };
+            let asked = if job.is_some() {
+                ALERTS_MAX
+            } else {
+                limit.rows
+            };
             let query = [("limit", asked.to_string()), ("all", all.to_string())];
             let mut alerts: Vec<Alert> = client.get("/api/v1/alerts", &query)?;
             alerts.retain(|alert| job.is_none() || alert.job == *job);

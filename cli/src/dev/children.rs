@@ -190,18 +190,17 @@ fn plan(home: &Home, options: &Dev) -> io::Result<Vec<Recipe>> {
                 format!("--dir={}", path(home.supervisor(host))),
             ],
         ));
-        recipes.push(recipe(
-            format!("{host}-agent"),
-            Kind::Agent,
-            vec![
-                "agent".to_owned(),
-                format!("--data={}", path(home.agent(host))),
-                format!("--identity={}", path(home.identity_of(host.as_str()))),
-                format!("--coordinator={}", home.agents_address()),
-                format!("--supervisor={}", path(home.supervisor(host))),
-                format!("--slots={}", options.slots),
-            ],
-        ));
+        let mut arguments = vec![
+            "agent".to_owned(),
+            format!("--data={}", path(home.agent(host))),
+            format!("--identity={}", path(home.identity_of(host.as_str()))),
+            format!("--coordinator={}", home.agents_address()),
+            format!("--supervisor={}", path(home.supervisor(host))),
+            format!("--slots={}", options.slots),
+        ];
+        let labels = options.labels.iter();
+        arguments.extend(labels.map(|label| format!("--label={}", label.as_str())));
+        recipes.push(recipe(format!("{host}-agent"), Kind::Agent, arguments));
     }
     Ok(recipes)
 }

@@ -60,12 +60,11 @@ impl Core {
     }
 
     pub(crate) fn handle_heartbeat(&mut self, conn: ConnId, beat: Heartbeat, now: Now) {
-        if self.speaker_in(conn, beat.session).is_none() {
+        let Some(agent_id) = self.speaker_in(conn, beat.session) else {
             return;
-        }
-        if self.sessions.hear(conn, now.boot) {
-            self.grants.note_place();
-        }
+        };
+        self.sessions.hear(conn, now.boot);
+        self.note_host(agent_id);
         let beat = Beat {
             conn,
             session: beat.session,

@@ -10,6 +10,8 @@ use jobs::Manifest;
 use ledger::VersionRow;
 use protocol::{JobId, WallMs};
 
+use crate::line::Demand;
+
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     versions: BTreeMap<(JobId, u32), Entry>,
@@ -19,6 +21,9 @@ pub(crate) struct Catalogue {
 pub(crate) struct Entry {
     pub(crate) starts: WallMs,
     pub(crate) manifest: Result<Arc<Manifest>, String>,
+    pub(crate) demand: Arc<Demand>,
+    /// Higher goes first.
+    pub(crate) priority: u8,
 }
 
 impl Catalogue {
@@ -26,11 +31,15 @@ impl Catalogue {
         let manifest = Manifest::from_json(&row.manifest)
             .map(Arc::new)
             .map_err(|error| error.to_string());
+        let demand = manifest.as_deref().map(Demand::of).unwrap_or_default();
+        let priority = manifest.as_ref().map_or(0, |manifest| manifest.priority);
         self.versions.insert(
             (row.job_id, row.version),
             Entry {
                 starts: row.starts,
                 manifest,
+                demand: Arc::new(demand),
+                priority,
             },
         );
     }

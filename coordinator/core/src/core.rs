@@ -20,6 +20,7 @@ use crate::certificates::Certificates;
 use crate::clock::{self, ClockGate, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
+use crate::fleet::Fleet;
 use crate::grants::Grants;
 use crate::queue::{Key, Queue};
 use crate::receipts::Receipts;
@@ -78,6 +79,7 @@ pub struct Core {
     pub(crate) set: WorkingSet,
     pub(crate) catalogue: Catalogue,
     pub(crate) queue: Queue,
+    pub(crate) fleet: Fleet,
     pub(crate) names: BTreeMap<JobName, JobId>,
     pub(crate) gate: ClockGate,
     pub(crate) sessions: Sessions,
@@ -133,7 +135,8 @@ impl Core {
         let mut core = Core {
             rules,
             catalogue: Catalogue::default(),
-            queue: Queue::build(&set, now, rules),
+            queue: Queue::default(),
+            fleet: Fleet::default(),
             names: BTreeMap::new(),
             gate: ClockGate::default(),
             sessions: Sessions::default(),
@@ -156,12 +159,18 @@ impl Core {
             set,
         };
         core.gate.observe(now);
+        for version in core.set.versions.values() {
+            core.catalogue.learn(version);
+        }
+        core.queue = Queue::build(&core.set, &core.catalogue, now, rules);
+        core.note_touched();
+        let agents: Vec<AgentId> = core.set.agents.keys().copied().collect();
+        for agent_id in agents {
+            core.note_host(agent_id);
+        }
         let held: Vec<ShardRow> = core.set.shards.values().cloned().collect();
         for shard in &held {
             core.note_lease(shard);
-        }
-        for version in core.set.versions.values() {
-            core.catalogue.learn(version);
         }
         for run in core.set.runs.values() {
             core.reminders.note(run, now);
@@ -243,14 +252,13 @@ impl Core {
     /// Whether the indexes kept up step by step equal those built afresh from the working set.
     pub fn check_indexes(&self, now: Now) -> Result<(), String> {
         let kept = self.queue.shape();
-        let built = Queue::build(&self.set, now, self.rules).shape();
-        if kept == built {
-            Ok(())
-        } else {
-            Err(format!(
+        let built = Queue::build(&self.set, &self.catalogue, now, self.rules).shape();
+        if kept != built {
+            return Err(format!(
                 "queue kept up: {kept:?}\nqueue built afresh: {built:?}"
-            ))
+            ));
         }
+        self.check_dispatch(now)
     }
 
     /// Called at the start of every input: notes both clocks, and whether this leader stalled.
@@ -273,8 +281,10 @@ impl Core {
             return;
         }
         self.fire_due(now);
-        self.queue.wake(&self.set, now);
-        self.receipts.give_up_overdue(now.boot);
+        self.queue.wake(&self.set, &self.catalogue, now);
+        for key in self.receipts.give_up_overdue(now.boot) {
+            self.queue.step_back(key);
+        }
         self.skip_overdue(now);
         self.admit_waiting(now);
         self.dispatch(now);
@@ -349,7 +359,8 @@ impl Core {
             _ => None,
         };
         self.set.absorb(change);
-        self.queue.follow(&self.set, change, now);
+        self.queue.follow(&self.set, &self.catalogue, change, now);
+        self.note_touched();
         match change {
             Change::Shard(shard) => {
                 self.note_lease(shard);
@@ -364,7 +375,8 @@ impl Core {
                 }
             }
             Change::Job(job) => self.note_job(job),
-            Change::Agent(_) => self.grants.note_place(),
+            Change::Agent(agent) => self.note_host(agent.agent_id),
+            Change::Resource(resource) => self.note_resource(&resource.name),
             _ => {}
         }
     }
@@ -406,7 +418,7 @@ impl Core {
                 self.note_setback(Matter::run(run_id), &result, now);
             }
             Flight::Shard(key) => {
-                self.grants.land_unplaceable(key);
+                self.land_unplaceable(key);
                 self.note_setback(Matter::shard(key), &result, now);
             }
             Flight::Grant(key, agent_id) => {

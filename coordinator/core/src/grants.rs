@@ -1,43 +1,48 @@
 //! Granting ready shards to hosts, and telling the hosts.
 //!
 //! A grant is proposed, committed, and only then told: where its host has gone meanwhile, the next
-//! attach finds that it was never started. A shard whose grant is on its way is left alone until
+//! attach finds that it was never started. A shard whose grant is on its way is out of the line until
 //! the ledger has answered, and takes up its slot from the moment of the proposal.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ledger::command::{Command, Grant, Unplaceable};
 use ledger::{Done, Refusal, ShardRow, ShardState};
 use protocol::attempt::Work;
 use protocol::message::CoordinatorBody;
-use protocol::{AgentId, Now, Rule, RunId};
+use protocol::{AgentId, BootMs, Now, ResourceName, Rule, RunId, SessionId};
 
 use crate::core::{Core, Flight};
-use crate::dispatch::{Host, Standing, place};
+use crate::dispatch::{Exhausted, Host, Report, Standing, Waits, survey};
+use crate::line::{Demand, Obstacle, Order};
 use crate::queue::Key;
 use crate::setbacks::Matter;
 
+/// Among so many of the hosts with most free slots the one is sought that has fewest shards of the
+/// same run. More than that would make a wide run on a large fleet pay for every shard of it.
+const LOOKS_MAX: usize = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
-    /// Shards with a command of this core in flight, and for whom, if it is a grant.
-    busy: BTreeMap<Key, Option<AgentId>>,
+    /// Shards with a command of this core in flight, and what they asked for, if it is a grant.
+    busy: BTreeMap<Key, Option<Arc<Demand>>>,
     /// Grants in flight.
     on_their_way: BTreeMap<AgentId, u32>,
+    /// The same by run.
+    of_run: BTreeMap<(RunId, AgentId), u32>,
+    /// Units of resources that grants in flight take.
+    taking: BTreeMap<ResourceName, u32>,
     /// Where a shard of an open run last ended without success.
     failed_on: BTreeMap<Key, AgentId>,
-    /// No host had a free slot, and nothing has happened since that could have opened one.
-    full: bool,
+    /// Shards that are left alone for a while, after what was refused.
+    resting: BTreeSet<(BootMs, Key)>,
 }
 
 impl Grants {
-    /// A host may have a free slot again.
-    pub(crate) fn note_place(&mut self) {
-        self.full = false;
-    }
-
     /// What became of a shard that `held_by` had until now. One that is pending again failed there.
     pub(crate) fn note_shard(&mut self, shard: &ShardRow, held_by: Option<AgentId>) {
-        self.note_place();
         if let (ShardState::Pending { .. }, Some(agent_id)) = (shard.state, held_by) {
             self.failed_on.insert((shard.run_id, shard.shard), agent_id);
         }
@@ -51,99 +56,245 @@ impl Grants {
         }
     }
 
-    pub(crate) fn land_unplaceable(&mut self, key: Key) {
-        self.busy.remove(&key);
+    fn begin(&mut self, key: Key, agent_id: AgentId, demand: &Arc<Demand>) {
+        self.busy.insert(key, Some(Arc::clone(demand)));
+        for (name, units) in &demand.uses {
+            *self.taking.entry(name.clone()).or_default() += units;
+        }
+        *self.on_their_way.entry(agent_id).or_default() += 1;
+        *self.of_run.entry((key.0, agent_id)).or_default() += 1;
+    }
+
+    /// What it had asked for.
+    fn end(&mut self, key: Key, agent_id: AgentId) -> Arc<Demand> {
+        let demand = self.busy.remove(&key).flatten().unwrap_or_default();
+        for (name, units) in &demand.uses {
+            count_down(self.taking.entry(name.clone()), *units);
+        }
+        count_down(self.on_their_way.entry(agent_id), 1);
+        count_down(self.of_run.entry((key.0, agent_id)), 1);
+        demand
+    }
+
+    fn on_their_way_to(&self, agent_id: AgentId) -> u32 {
+        self.on_their_way.get(&agent_id).copied().unwrap_or(0)
+    }
+}
+
+fn count_down<K: Ord>(entry: Entry<'_, K, u32>, by: u32) {
+    if let Entry::Occupied(mut count) = entry {
+        *count.get_mut() -= by;
+        if *count.get() == 0 {
+            count.remove();
+        }
     }
 }
 
 impl Core {
     pub(crate) fn dispatch(&mut self, now: Now) {
-        if self.grants.full || self.grantable(now).next().is_none() {
-            return;
+        self.fleet.forget_quiet(now.boot);
+        while let Some(&(until, key)) = self.grants.resting.first()
+            && until <= now.boot
+        {
+            self.grants.resting.pop_first();
+            self.queue.step_back(key);
         }
-        let mut hosts = self.hosts(now);
-        let mut free: u32 = hosts.iter().map(free_slots).sum();
-        let ready: Vec<Key> = self.grantable(now).take(free as usize).collect();
-        let mut run_counted = None;
-        for key in ready {
-            if run_counted != Some(key.0) {
-                self.count_shards_of(key.0, &mut hosts);
-                run_counted = Some(key.0);
+        while let Some((order, demand)) = self.queue.line.first() {
+            let key = order.key();
+            if self.is_in_hand(key, now) {
+                self.queue.step_aside(key);
+                continue;
             }
-            let failed_on = self
-                .grants
-                .failed_on
-                .get(&key)
-                .filter(|_| self.rules.on(Rule::RetriedElsewhere));
-            for host in &mut hosts {
-                host.failed_there = failed_on == Some(&host.agent_id);
+            match self.find_place(order, &demand) {
+                Ok((agent_id, session)) => self.propose_grant(key, agent_id, session, &demand, now),
+                Err(obstacle) => self.queue.line.block(&demand, obstacle),
             }
-            let Ok((agent_id, session)) = place(hosts.iter().copied()) else {
-                break;
-            };
-            for host in hosts.iter_mut().filter(|host| host.agent_id == agent_id) {
-                host.used += 1;
-                host.of_this_run += 1;
-            }
-            free -= 1;
-            self.grants.busy.insert(key, Some(agent_id));
-            *self.grants.on_their_way.entry(agent_id).or_default() += 1;
-            let grant = Grant {
-                run_id: key.0,
-                shard: key.1,
-                session,
-            };
-            self.propose(Flight::Grant(key, agent_id), Command::Grant(grant), now);
         }
-        self.grants.full = free == 0;
     }
 
-    /// Every agent ever attached, as dispatch sees it now.
-    pub fn hosts(&self, now: Now) -> Vec<Host> {
-        self.set
-            .agents
-            .values()
-            .map(|agent| Host {
-                agent_id: agent.agent_id,
-                standing: match agent.session {
-                    _ if let Some(bar) = agent.barred => Standing::Barred(bar),
-                    Some(session) if self.sessions.is_fresh(agent, now.boot) => {
-                        Standing::Ready(session)
-                    }
-                    _ => Standing::Offline,
-                },
-                slots: agent.slots,
-                used: self.queue.lease_count(agent.agent_id)
-                    + self
-                        .grants
-                        .on_their_way
-                        .get(&agent.agent_id)
-                        .copied()
-                        .unwrap_or(0),
-                of_this_run: 0,
-                failed_there: false,
-            })
-            .collect()
+    fn propose_grant(
+        &mut self,
+        key: Key,
+        agent_id: AgentId,
+        session: SessionId,
+        demand: &Arc<Demand>,
+        now: Now,
+    ) {
+        self.queue.step_aside(key);
+        self.grants.begin(key, agent_id, demand);
+        self.note_used(agent_id);
+        let grant = Grant {
+            run_id: key.0,
+            shard: key.1,
+            session,
+            uses: demand.uses.clone(),
+        };
+        self.propose(Flight::Grant(key, agent_id), Command::Grant(grant), now);
     }
 
-    fn count_shards_of(&self, run_id: RunId, hosts: &mut [Host]) {
-        let leased = self.set.shards_of(run_id).filter_map(|shard| {
-            self.queue
-                .lease_of((run_id, shard.shard))
-                .map(|(agent, _)| agent)
-        });
-        let granting = self
+    /// Whether something is under way that must be waited for before the shard may be granted.
+    fn is_in_hand(&mut self, key: Key, now: Now) -> bool {
+        if self.grants.busy.contains_key(&key) || self.receipts.is_awaited(key) {
+            return true;
+        }
+        let rests_until = self.setbacks.rests_until(Matter::shard(key), now);
+        self.grants
+            .resting
+            .extend(rests_until.map(|until| (until, key)));
+        rests_until.is_some()
+    }
+
+    /// A host on which the shard has not just failed (a sick one that fails at once is always
+    /// free, and would swallow every retry); of these the one with the fewest shards of the same run,
+    /// then the most free slots, then the lowest id.
+    fn find_place(
+        &mut self,
+        order: Order,
+        demand: &Demand,
+    ) -> Result<(AgentId, SessionId), Obstacle> {
+        let key = order.key();
+        let failed_on = self
             .grants
-            .busy
-            .range((run_id, 0)..=(run_id, u32::MAX))
-            .filter_map(|(_, agent)| *agent);
-        let mut counts: BTreeMap<AgentId, u32> = BTreeMap::new();
-        for agent in leased.chain(granting) {
-            *counts.entry(agent).or_default() += 1;
+            .failed_on
+            .get(&key)
+            .filter(|_| self.rules.on(Rule::RetriedElsewhere));
+        let mut best = None;
+        let labels = if self.rules.on(Rule::LabelsMatched) {
+            Arc::clone(&demand.labels)
+        } else {
+            Arc::default()
+        };
+        for (agent_id, session) in self.fleet.with_room(&labels).take(LOOKS_MAX) {
+            let granting = self.grants.of_run.get(&(key.0, agent_id));
+            let of_run = self.queue.held_of(key.0, agent_id) + granting.copied().unwrap_or(0);
+            let rank = (failed_on == Some(&agent_id), of_run);
+            if best.is_none_or(|(other, _)| rank < other) {
+                best = Some((rank, (agent_id, session)));
+            }
+            if rank == (false, 0) {
+                break;
+            }
         }
-        for host in hosts {
-            host.of_this_run = counts.get(&host.agent_id).copied().unwrap_or(0);
+        let (_, place) = best.ok_or(Obstacle::NoHost)?;
+        match self.want_of_resources(order, demand) {
+            Some(exhausted) => Err(Obstacle::Exhausted(exhausted.resource)),
+            None => Ok(place),
         }
+    }
+
+    /// The first of what it needs of which too little is left for it.
+    fn want_of_resources(&self, order: Order, demand: &Demand) -> Option<Exhausted> {
+        if demand.uses.is_empty() || !self.rules.on(Rule::ResourcesBounded) {
+            return None;
+        }
+        demand.uses.iter().find_map(|(name, wanted)| {
+            let row = self.set.resources.get(name);
+            let taking = self.grants.taking.get(name).copied().unwrap_or(0);
+            let in_use = row.map_or(0, |row| row.in_use) + taking;
+            let capacity = row.map(|row| row.capacity);
+            let fits = in_use.saturating_add(*wanted) <= capacity.unwrap_or(0);
+            let behind_another = fits && self.queue.line.is_behind(order, name);
+            (!fits || behind_another).then(|| Exhausted {
+                resource: name.clone(),
+                wanted: *wanted,
+                in_use,
+                capacity,
+                behind_another,
+            })
+        })
+    }
+
+    /// More of a resource may be left than before.
+    pub(crate) fn note_resource(&mut self, name: &ResourceName) {
+        self.queue.line.open_for_resource(name);
+    }
+
+    /// Takes over what is known of a host: whatever waits for room that has opened is tried again.
+    pub(crate) fn note_host(&mut self, agent_id: AgentId) {
+        let Some(agent) = self.set.agents.get(&agent_id) else {
+            return;
+        };
+        let contact = self.sessions.line_to(agent);
+        let used = self.used_of(agent_id);
+        if self.fleet.note(agent, contact, used) {
+            self.queue.line.open_for_host(&agent.labels);
+        }
+    }
+
+    /// Takes over how many leases hosts have, where that has changed.
+    pub(crate) fn note_touched(&mut self) {
+        for agent_id in self.queue.take_touched() {
+            self.note_used(agent_id);
+        }
+    }
+
+    fn note_used(&mut self, agent_id: AgentId) {
+        let used = self.used_of(agent_id);
+        if self.fleet.note_used(agent_id, used)
+            && let Some(agent) = self.set.agents.get(&agent_id)
+        {
+            self.queue.line.open_for_host(&agent.labels);
+        }
+    }
+
+    /// Leases it holds, and those on their way to it.
+    fn used_of(&self, agent_id: AgentId) -> u32 {
+        self.queue.lease_count(agent_id) + self.grants.on_their_way_to(agent_id)
+    }
+
+    /// Every agent ever known, as dispatch sees it now.
+    pub fn hosts(&self, now: Now) -> impl Iterator<Item = Host> + '_ {
+        self.set.agents.values().map(move |agent| Host {
+            agent_id: agent.agent_id,
+            standing: match (agent.barred, agent.cordon) {
+                (Some(bar), _) => Standing::Barred(bar),
+                (None, Some(cordon)) => Standing::Cordoned(cordon),
+                (None, None) => self
+                    .fleet
+                    .session_of(agent.agent_id, now.boot)
+                    .map_or(Standing::Offline, Standing::Ready),
+            },
+            slots: agent.slots,
+            used: self.fleet.used(agent.agent_id),
+            labels: Arc::clone(&agent.labels),
+        })
+    }
+
+    /// Why nothing that asks for this is placed now. Walks over all hosts: for people only.
+    fn report(&self, order: Order, demand: &Demand, now: Now) -> Report {
+        let mut report = survey(self.hosts(now), &demand.labels);
+        report
+            .exhausted
+            .extend(self.want_of_resources(order, demand));
+        report
+    }
+
+    /// What each pending shard of an open run waits for now.
+    pub fn waits_of(&self, run_id: RunId, now: Now) -> BTreeMap<u32, Waits> {
+        let mut reports: BTreeMap<Arc<Demand>, Report> = BTreeMap::new();
+        let mut waits = BTreeMap::new();
+        let pending = |shard: &&ShardRow| matches!(shard.state, ShardState::Pending { .. });
+        for shard in self.set.shards_of(run_id).filter(pending) {
+            let key = (run_id, shard.shard);
+            let found = if let Some(until) = self.queue.backs_off_until(key) {
+                Some(Waits::BacksOff(until - now.boot))
+            } else if self.grants.busy.contains_key(&key) {
+                Some(Waits::InHand)
+            } else if self.receipts.is_awaited(key) {
+                Some(Waits::Receipt)
+            } else if let Some(until) = self.setbacks.rests_until(Matter::shard(key), now) {
+                Some(Waits::Rests(until - now.boot))
+            } else if let Some((order, demand)) = self.queue.demand_of(key) {
+                let known = reports.entry(Arc::clone(&demand));
+                let report = known.or_insert_with(|| self.report(order, &demand, now));
+                Some(Waits::Place(report.clone()))
+            } else {
+                self.unreadable(run_id)
+                    .map(|error| Waits::Unreadable(error.to_owned()))
+            };
+            waits.extend(found.map(|found| (shard.shard, found)));
+        }
+        waits
     }
 
     pub(crate) fn give_up_unplaceable(&mut self, now: Now) {
@@ -157,18 +308,20 @@ impl Core {
             .filter(|&key| !self.receipts.is_awaited(key))
             .filter(|&key| !self.setbacks.rests(Matter::shard(key), now))
             .collect();
-        if stuck.is_empty() {
-            return;
-        }
-        let no_place = match place(self.hosts(now)) {
-            Err(report) => report.to_string(),
-            Ok(_) => "every host was busy until the start deadline".to_owned(),
-        };
+        let mut reports: BTreeMap<Arc<Demand>, String> = BTreeMap::new();
         for key in stuck {
-            let report = match self.unreadable(key.0) {
-                Some(error) => format!("its manifest cannot be read: {error}"),
-                None => no_place.clone(),
+            let report = match self.queue.demand_of(key) {
+                Some((order, demand)) => {
+                    let known = reports.entry(Arc::clone(&demand));
+                    let report = || self.report(order, &demand, now).to_string();
+                    known.or_insert_with(report).clone()
+                }
+                None => {
+                    let error = self.unreadable(key.0).unwrap_or("it is not there");
+                    format!("its manifest cannot be read: {error}")
+                }
             };
+            self.queue.step_aside(key);
             self.grants.busy.insert(key, None);
             let give_up = Unplaceable {
                 run_id: key.0,
@@ -179,18 +332,52 @@ impl Core {
         }
     }
 
+    pub(crate) fn land_unplaceable(&mut self, key: Key) {
+        self.grants.busy.remove(&key);
+        self.queue.step_back(key);
+    }
+
+    /// Whether nobody is forgotten: whoever waits for a place is in line or in hand, and a lane is
+    /// blocked only where there is no room.
+    pub(crate) fn check_dispatch(&self, now: Now) -> Result<(), String> {
+        self.fleet.check(|agent_id| self.used_of(agent_id))?;
+        let in_line: BTreeSet<Key> = self.queue.line.all().map(|(key, _)| key).collect();
+        for key in self.queue.ready() {
+            let in_hand = self.grants.busy.contains_key(&key)
+                || self.receipts.is_awaited(key)
+                || self
+                    .grants
+                    .resting
+                    .iter()
+                    .any(|&(_, resting)| resting == key);
+            if !in_hand && !in_line.contains(&key) {
+                return Err(format!("{key:?} waits for a place and is not in line"));
+            }
+        }
+        for demand in self.queue.line.blocked().filter(|d| d.uses.is_empty()) {
+            let report = survey(self.hosts(now), &demand.labels);
+            if report.free > 0 {
+                return Err(format!(
+                    "{demand:?} is blocked, and there is room: {report}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn land_grant(
         &mut self,
         key: Key,
         agent_id: AgentId,
         result: Result<Done, Refusal>,
     ) {
-        self.grants.busy.remove(&key);
-        if let Some(count) = self.grants.on_their_way.get_mut(&agent_id) {
-            *count -= 1;
-        }
+        let demand = self.grants.end(key, agent_id);
+        self.note_used(agent_id);
         let Ok(Done::Granted { token, attempt, .. }) = result else {
-            return self.grants.note_place();
+            for (name, _) in &demand.uses {
+                self.note_resource(name);
+            }
+            return self.queue.step_back(key);
         };
         let Some((conn, session, rests_on)) = self.sessions.live_of(&self.set, agent_id) else {
             return;
@@ -207,17 +394,6 @@ impl Core {
                 },
             );
         }
-    }
-
-    /// Ready shards that are not in the ledger's hands, for which no receipt is on its way, and
-    /// whose manifest says what to start.
-    fn grantable(&self, now: Now) -> impl Iterator<Item = Key> + '_ {
-        self.queue
-            .ready()
-            .filter(|key| !self.grants.busy.contains_key(key))
-            .filter(|&key| !self.receipts.is_awaited(key))
-            .filter(move |&key| !self.setbacks.rests(Matter::shard(key), now))
-            .filter(|key| self.unreadable(key.0).is_none())
     }
 
     /// Why nobody can tell what a run is to do.
@@ -262,12 +438,5 @@ impl Core {
             user: manifest.user.clone(),
             limits: manifest.limits,
         })
-    }
-}
-
-fn free_slots(host: &Host) -> u32 {
-    match host.standing {
-        Standing::Ready(_) => host.slots.saturating_sub(host.used),
-        Standing::Offline | Standing::Barred(_) => 0,
     }
 }

@@ -16,6 +16,8 @@
 //! | [`clock`] | whether the wall clock may be believed |
 //! | `catalogue` | what the stored manifests say, and which cannot be read |
 //! | `queue` | which shards wait for a place, and since when |
+//! | `line` | which of them is next |
+//! | `fleet` | which hosts have room for it |
 //! | [`dispatch`] | which host gets a shard, and why none does |
 //! | `firing` | when a job fires, and that it stands still |
 //! | `grants` | what is granted, given up, and told |
@@ -24,6 +26,7 @@
 //! | `expiry` | when a silent host's leases end |
 //! | `reminders` | when somebody who is asked is asked once more |
 //! | `requests` | what people ask for |
+//! | `shards` | how many shards there are, where the manifest leaves it to be computed |
 
 mod acks;
 mod catalogue;
@@ -33,13 +36,16 @@ mod core;
 pub mod dispatch;
 mod expiry;
 mod firing;
+mod fleet;
 mod grants;
+mod line;
 mod queue;
 mod receipts;
 mod reminders;
 mod requests;
 mod sessions;
 mod setbacks;
+mod shards;
 pub mod trigger;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};

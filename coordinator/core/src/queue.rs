@@ -4,27 +4,32 @@
 //! simulation compares the rebuilt with the one that was kept up step by step. The only thing
 //! added is when: moments on this leader's boot clock, counted from when it learned of a row.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ledger::{Change, RunRow, RunState, ShardRow, ShardState, WorkingSet};
 use protocol::{AgentId, BootMs, DurationMs, JobId, Now, Rule, Rules, RunId, Token, WallMs};
 
+use crate::catalogue::Catalogue;
+use crate::line::{Demand, Line, Order};
 use crate::trigger::START_DEADLINE_MAX;
 
 /// One shard of one run.
 pub(crate) type Key = (RunId, u32);
 
-/// Oldest admission first, then run, then shard.
-type Order = (WallMs, RunId, u32);
-
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     rules: Rules,
     slots: BTreeMap<Key, Slot>,
-    ready: BTreeSet<Order>,
+    pub(crate) line: Line,
     backing_off: BTreeSet<(BootMs, Key)>,
     unplaceable_at: BTreeSet<(BootMs, Key)>,
     leases: BTreeMap<AgentId, BTreeMap<Token, Key>>,
+    /// How many shards of a run a host holds.
+    held: BTreeMap<(RunId, AgentId), u32>,
+    /// Hosts whose number of leases has changed since it was asked.
+    touched: BTreeSet<AgentId>,
     waiting: BTreeMap<RunId, Waiting>,
     waiting_of: BTreeMap<JobId, BTreeSet<RunId>>,
     skip_at: BTreeSet<(BootMs, RunId)>,
@@ -33,13 +38,15 @@ pub(crate) struct Queue {
 }
 
 /// Where a shard stands in the indexes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Slot {
     BackingOff {
         until: BootMs,
     },
     Ready {
         order: Order,
+        /// `None` where the manifest cannot be read.
+        demand: Option<Arc<Demand>>,
         unplaceable_at: BootMs,
     },
     Leased {
@@ -64,7 +71,7 @@ pub(crate) struct Shape {
 }
 
 impl Queue {
-    pub(crate) fn build(set: &WorkingSet, now: Now, rules: Rules) -> Queue {
+    pub(crate) fn build(set: &WorkingSet, catalogue: &Catalogue, now: Now, rules: Rules) -> Queue {
         let mut queue = Queue {
             rules,
             ..Queue::default()
@@ -73,13 +80,19 @@ impl Queue {
             queue.note_run(run, now);
         }
         for shard in set.shards.values() {
-            queue.note_shard(set, shard, now);
+            queue.note_shard(set, catalogue, shard, now);
         }
         queue
     }
 
     /// Follows one change that `set` has already absorbed.
-    pub(crate) fn follow(&mut self, set: &WorkingSet, change: &Change, now: Now) {
+    pub(crate) fn follow(
+        &mut self,
+        set: &WorkingSet,
+        catalogue: &Catalogue,
+        change: &Change,
+        now: Now,
+    ) {
         match change {
             Change::Run(run) => {
                 let was_live = self.live.contains_key(&run.run_id);
@@ -88,17 +101,22 @@ impl Queue {
                     self.drop_shards(run.run_id);
                 } else if was_live != run.state.is_live() {
                     for shard in set.shards_of(run.run_id) {
-                        self.note_shard(set, shard, now);
+                        self.note_shard(set, catalogue, shard, now);
                     }
                 }
             }
-            Change::Shard(shard) => self.note_shard(set, shard, now),
-            Change::Epoch(_) | Change::Job(_) | Change::Version(_) | Change::Agent(_) => {}
+            Change::Shard(shard) => self.note_shard(set, catalogue, shard, now),
+            Change::Epoch(_)
+            | Change::Job(_)
+            | Change::Version(_)
+            | Change::Agent(_)
+            | Change::Resource(_)
+            | Change::NoResource(_) => {}
         }
     }
 
     /// Moves shards whose backoff is over to the ready ones.
-    pub(crate) fn wake(&mut self, set: &WorkingSet, now: Now) {
+    pub(crate) fn wake(&mut self, set: &WorkingSet, catalogue: &Catalogue, now: Now) {
         let clock = self.backoff_clock(now);
         while let Some(&(until, key)) = self.backing_off.first() {
             if until > clock {
@@ -106,14 +124,73 @@ impl Queue {
             }
             self.leave(key);
             if let Some(run) = set.runs.get(&key.0) {
-                self.enter_ready(run, key, now);
+                self.enter_ready(catalogue, run, key, now);
             }
         }
     }
 
-    /// Shards that may be granted, in the order in which they should be.
+    /// Takes a shard out of the line, while something is in hand that concerns it.
+    pub(crate) fn step_aside(&mut self, key: Key) {
+        if let Some(Slot::Ready {
+            order,
+            demand: Some(demand),
+            ..
+        }) = self.slots.get(&key)
+        {
+            self.line.leave(*order, demand);
+        }
+    }
+
+    /// Puts it back, if it still waits for a place.
+    pub(crate) fn step_back(&mut self, key: Key) {
+        if let Some(Slot::Ready {
+            order,
+            demand: Some(demand),
+            ..
+        }) = self.slots.get(&key)
+        {
+            self.line.enter(*order, demand);
+        }
+    }
+
+    /// What a shard that waits for a place asks for; `None` where its manifest cannot be read.
+    pub(crate) fn demand_of(&self, key: Key) -> Option<(Order, Arc<Demand>)> {
+        match self.slots.get(&key) {
+            Some(Slot::Ready { order, demand, .. }) => Some((*order, Arc::clone(demand.as_ref()?))),
+            _ => None,
+        }
+    }
+
+    /// Shards that wait for a place and could be tried: for checks.
     pub(crate) fn ready(&self) -> impl Iterator<Item = Key> + '_ {
-        self.ready.iter().map(|&(_, run, shard)| (run, shard))
+        let ready = |slot: &Slot| {
+            matches!(
+                slot,
+                Slot::Ready {
+                    demand: Some(_),
+                    ..
+                }
+            )
+        };
+        let slots = self.slots.iter().filter(move |(_, slot)| ready(slot));
+        slots.map(|(&key, _)| key)
+    }
+
+    /// When a backoff is over, for a shard that is backing off.
+    pub(crate) fn backs_off_until(&self, key: Key) -> Option<BootMs> {
+        match self.slots.get(&key) {
+            Some(&Slot::BackingOff { until }) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// How many shards of a run a host holds.
+    pub(crate) fn held_of(&self, run_id: RunId, agent: AgentId) -> u32 {
+        self.held.get(&(run_id, agent)).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn take_touched(&mut self) -> BTreeSet<AgentId> {
+        std::mem::take(&mut self.touched)
     }
 
     /// Shards that have waited for a place for longer than their start deadline.
@@ -247,7 +324,7 @@ impl Queue {
         }
     }
 
-    fn note_shard(&mut self, set: &WorkingSet, shard: &ShardRow, now: Now) {
+    fn note_shard(&mut self, set: &WorkingSet, catalogue: &Catalogue, shard: &ShardRow, now: Now) {
         let key = (shard.run_id, shard.shard);
         self.leave(key);
         let Some(run) = set.runs.get(&shard.run_id) else {
@@ -264,6 +341,8 @@ impl Queue {
                     .entry(lease.agent_id)
                     .or_default()
                     .insert(lease.token, key);
+                *self.held.entry((key.0, lease.agent_id)).or_default() += 1;
+                self.touched.insert(lease.agent_id);
             }
             ShardState::Pending { since, delay } if run.state.is_live() => {
                 let until = self.backoff_until(since, delay, now);
@@ -271,7 +350,7 @@ impl Queue {
                     self.slots.insert(key, Slot::BackingOff { until });
                     self.backing_off.insert((until, key));
                 } else {
-                    self.enter_ready(run, key, now);
+                    self.enter_ready(catalogue, run, key, now);
                 }
             }
             ShardState::Pending { .. }
@@ -281,17 +360,27 @@ impl Queue {
         }
     }
 
-    fn enter_ready(&mut self, run: &RunRow, key: Key, now: Now) {
-        let order = (run.admitted_at, key.0, key.1);
+    fn enter_ready(&mut self, catalogue: &Catalogue, run: &RunRow, key: Key, now: Now) {
+        let entry = catalogue
+            .get(run.job_id, run.version)
+            .filter(|entry| entry.manifest.is_ok());
+        let demand = entry.map(|entry| Arc::clone(&entry.demand));
+        let priority = entry
+            .filter(|_| self.rules.on(Rule::PriorityFirst))
+            .map_or(0, |entry| entry.priority);
+        let order = Order::new(priority, run.admitted_at, key);
         let unplaceable_at = now.boot + run.start_deadline.unwrap_or(START_DEADLINE_MAX);
+        if let Some(demand) = &demand {
+            self.line.enter(order, demand);
+        }
         self.slots.insert(
             key,
             Slot::Ready {
                 order,
+                demand,
                 unplaceable_at,
             },
         );
-        self.ready.insert(order);
         self.unplaceable_at.insert((unplaceable_at, key));
     }
 
@@ -303,9 +392,12 @@ impl Queue {
             }
             Some(Slot::Ready {
                 order,
+                demand,
                 unplaceable_at,
             }) => {
-                self.ready.remove(&order);
+                if let Some(demand) = &demand {
+                    self.line.leave(order, demand);
+                }
                 self.unplaceable_at.remove(&(unplaceable_at, key));
             }
             Some(Slot::Leased { agent, token }) => {
@@ -313,6 +405,13 @@ impl Queue {
                     held.remove(&token);
                     if held.is_empty() {
                         self.leases.remove(&agent);
+                    }
+                }
+                self.touched.insert(agent);
+                if let Entry::Occupied(mut held) = self.held.entry((key.0, agent)) {
+                    *held.get_mut() -= 1;
+                    if *held.get() == 0 {
+                        held.remove();
                     }
                 }
             }

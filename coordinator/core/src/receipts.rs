@@ -47,8 +47,8 @@ impl Receipts {
         conn: ConnId,
         owed: impl IntoIterator<Item = Owed>,
         now: BootMs,
-    ) {
-        self.give_up_on(conn);
+    ) -> Vec<Key> {
+        let freed = self.give_up_on(conn);
         let until = now + RECEIPT_WAIT;
         let mut receipts = BTreeMap::new();
         for Owed {
@@ -67,36 +67,40 @@ impl Receipts {
             self.owed.insert(conn, Announced { until, receipts });
             self.due.insert((until, conn));
         }
+        freed
     }
 
     pub(crate) fn is_awaited(&self, key: Key) -> bool {
         self.waiting.contains_key(&key)
     }
 
-    /// A receipt was answered, whatever the answer.
-    pub(crate) fn answered(&mut self, conn: ConnId, token: Token) {
-        if let Some(key) = self.strike(conn, token) {
-            self.waiting.remove(&key);
-        }
+    /// A receipt was answered, whatever the answer. The shard that waited for it, if one did.
+    pub(crate) fn answered(&mut self, conn: ConnId, token: Token) -> Option<Key> {
+        let key = self.strike(conn, token)?;
+        self.waiting.remove(&key);
+        Some(key)
     }
 
-    /// The connection is gone, or has had its time.
-    pub(crate) fn give_up_on(&mut self, conn: ConnId) {
+    /// The connection is gone, or has had its time. The shards that waited for its receipts.
+    pub(crate) fn give_up_on(&mut self, conn: ConnId) -> Vec<Key> {
         let Some(announced) = self.owed.remove(&conn) else {
-            return;
+            return Vec::new();
         };
         self.due.remove(&(announced.until, conn));
         for key in announced.receipts.values() {
             self.waiting.remove(key);
         }
+        announced.receipts.into_values().collect()
     }
 
-    pub(crate) fn give_up_overdue(&mut self, now: BootMs) {
+    pub(crate) fn give_up_overdue(&mut self, now: BootMs) -> Vec<Key> {
+        let mut freed = Vec::new();
         while let Some(&(until, conn)) = self.due.first()
             && until <= now
         {
-            self.give_up_on(conn);
+            freed.extend(self.give_up_on(conn));
         }
+        freed
     }
 
     pub(crate) fn next_wake(&self) -> Option<BootMs> {

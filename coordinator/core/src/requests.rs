@@ -3,18 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jobs::{CatchUp, Manifest, Overlap, Serial};
+use jobs::{Begins, CatchUp, Manifest, Overlap, Serial, Shards};
 use ledger::command::{
-    CancelRun, ClearAlert, Command, Confirm, DeleteJob, ManualRun, PauseJob, PutJob, Redo, Rerun,
-    RerunScope, ResumeJob, RevokeAgent, Settlement, Verdict as Answer,
+    CancelRun, ClearAlert, Command, Confirm, CordonAgent, DeleteJob, DeleteResource, ManualRun,
+    PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope, ResumeJob, RevokeAgent, Settlement,
+    UncordonAgent, Verdict as Answer,
 };
-use ledger::{Done, JobRow, Refusal, ShardState};
-use protocol::{AgentName, AlertId, DurationMs, JobId, JobName, Now, RunId, WallMs};
+use ledger::{Cordon, Done, JobRow, Refusal, ShardState};
+use protocol::{
+    AgentName, AlertId, DurationMs, JobId, JobName, Label, Now, ResourceName, RunId, WallMs,
+};
 
 use crate::clock::Verdict;
 use crate::core::{Core, Effect, Flight, RequestId};
 use crate::queue::Key;
-use crate::trigger;
+use crate::{shards, trigger};
 
 /// How often a command that moves a watermark is computed anew when the state moved under it.
 const TRIES: u32 = 5;
@@ -81,6 +84,25 @@ pub enum Request {
         alert: AlertId,
         by: String,
         reason: String,
+    },
+    Cordon {
+        agent: AgentName,
+        cordon: Cordon,
+        by: String,
+        reason: String,
+    },
+    Uncordon {
+        agent: AgentName,
+        by: String,
+    },
+    PutResource {
+        resource: ResourceName,
+        capacity: u32,
+        by: String,
+    },
+    DeleteResource {
+        resource: ResourceName,
+        by: String,
     },
 }
 
@@ -182,6 +204,9 @@ impl Core {
             for &(agent_id, token) in leases {
                 self.cancel_lease(agent_id, token);
             }
+        }
+        if let Ok(Done::AgentCordoned { agent_id, .. }) = result {
+            self.interrupt_if_drained(agent_id);
         }
         if let (Request::RevokeAgent { agent, .. }, Ok(_)) = (&pending.request, &result) {
             self.refuse_all(
@@ -304,6 +329,33 @@ impl Core {
                 by,
                 reason,
             }),
+            Request::Cordon {
+                agent,
+                cordon,
+                by,
+                reason,
+            } => Command::CordonAgent(CordonAgent {
+                name: agent,
+                cordon,
+                by,
+                reason,
+            }),
+            Request::Uncordon { agent, by } => {
+                Command::UncordonAgent(UncordonAgent { name: agent, by })
+            }
+            Request::PutResource {
+                resource,
+                capacity,
+                by,
+            } => Command::PutResource(PutResource {
+                name: resource,
+                capacity,
+                by,
+            }),
+            Request::DeleteResource { resource, by } => {
+                let name = resource;
+                Command::DeleteResource(DeleteResource { name, by })
+            }
         };
         Ok((command, None))
     }
@@ -350,8 +402,17 @@ impl Core {
             });
         }
         let settle = known.map(|row| self.settle(row, now));
+        let shards = match manifest.shards {
+            Shards::Fixed(_) => None,
+            Shards::Sized { of, target } => {
+                let labels: Vec<Label> = manifest.needs.labels.iter().cloned().collect();
+                let hosts = self.fleet.in_service(&labels, now.boot);
+                Some(shards::computed(of, target, hosts))
+            }
+        };
         let put = PutJob {
             manifest: manifest.clone(),
+            shards,
             cut_over,
             settle,
             expected,
@@ -484,10 +545,6 @@ fn not_yet(manifest: &Manifest) -> Option<&'static str> {
         (manifest.catch_up != CatchUp::default(), "catch_up"),
         (manifest.previous.is_some(), "previous"),
         (!manifest.after.is_empty(), "after"),
-        (manifest.shards.fixed().is_none(), "shards: { of, target }"),
-        (!manifest.needs.labels.is_empty(), "needs.labels"),
-        (!manifest.needs.uses.is_empty(), "needs.uses"),
-        (manifest.priority != 50, "priority"),
     ];
     asks.into_iter()
         .find_map(|(asked, field)| asked.then_some(field))

@@ -8,14 +8,15 @@ mod challenge;
 use std::collections::{BTreeMap, VecDeque};
 
 use ledger::command::{AttachAgent, Command, EndSession, Finish, MarkStarted};
-use ledger::{AgentRow, Done, Owed, Refusal, WorkingSet};
+use ledger::{AgentRow, Cordon, Done, Owed, Refusal, WorkingSet};
 use protocol::lease::{QUIET_HOST, SESSION_END};
 use protocol::message::{
-    AgentMessage, Attach, CoordinatorBody, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
+    AgentMessage, Attach, CoordinatorBody, LABELS_MAX, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
 };
 use protocol::{AgentId, AgentName, BootMs, Lifetime, Now, Rule, SessionId, Token};
 
 use crate::core::{ConnId, Core, Effect, Flight};
+use crate::fleet::Contact as Contacted;
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -73,6 +74,8 @@ pub(crate) struct AttachInFlight {
 /// What is known of an agent beyond its row.
 #[derive(Debug)]
 struct Contact {
+    /// Known once an attach has landed.
+    agent_id: Option<AgentId>,
     /// The connection that is attaching or live.
     conn: Option<ConnId>,
     last_heard: BootMs,
@@ -93,13 +96,13 @@ impl Sessions {
         contact.is_some_and(|contact| contact.conn.is_some())
     }
 
-    /// Attached, and heard within the last three beats.
-    pub(crate) fn is_fresh(&self, agent: &AgentRow, now: BootMs) -> bool {
-        self.agents.get(&agent.name).is_some_and(|contact| {
-            let live = contact
-                .conn
-                .is_some_and(|conn| self.session_on(conn) == agent.session);
-            live && now - contact.last_heard < QUIET_HOST
+    /// The line to an agent that is attached, if its session is the live one.
+    pub(crate) fn line_to(&self, agent: &AgentRow) -> Option<Contacted> {
+        let contact = self.agents.get(&agent.name)?;
+        let session = self.session_on(contact.conn?)?;
+        (agent.session == Some(session)).then_some(Contacted {
+            session,
+            fresh_until: contact.last_heard + QUIET_HOST,
         })
     }
 
@@ -116,14 +119,11 @@ impl Sessions {
         (agent.session == Some(session)).then_some((conn, session, contact.acked_beat))
     }
 
-    /// Notes that the agent on a connection was heard. Answers whether it had been quiet for so
-    /// long that it was given no work.
-    pub(crate) fn hear(&mut self, conn: ConnId, now: BootMs) -> bool {
-        self.contact_of(conn).is_some_and(|contact| {
-            let was_quiet = now - contact.last_heard >= QUIET_HOST;
+    /// Notes that the agent on a connection was heard.
+    pub(crate) fn hear(&mut self, conn: ConnId, now: BootMs) {
+        if let Some(contact) = self.contact_of(conn) {
             contact.last_heard = now;
-            was_quiet
-        })
+        }
     }
 
     pub(crate) fn note_acked(&mut self, conn: ConnId, beat: u64, arrived: BootMs) {
@@ -325,6 +325,7 @@ impl Core {
         // The commit of the attach was a quorum round that began after it arrived: it counts as
         // an acknowledged beat 0.
         if let Some(contact) = self.sessions.agents.get_mut(&entry.name) {
+            contact.agent_id = Some(agent_id);
             contact.acked_beat = 0;
             contact.acked_arrival = Some(flight.arrived);
         }
@@ -345,10 +346,16 @@ impl Core {
                 }
             }
         }
+        self.note_host(agent_id);
         if self.rules.on(Rule::ReceiptBeforeRegrant) {
-            self.receipts.expect(conn, owed, now.boot);
+            for key in self.receipts.expect(conn, owed, now.boot) {
+                self.queue.step_back(key);
+            }
         }
         self.send(conn, CoordinatorBody::Attached { session, kill });
+        if self.rules.on(Rule::DrainIsToldAgain) {
+            self.interrupt_if_drained(agent_id);
+        }
         for (token, key) in leases {
             if self.is_cancelling(key) {
                 self.send(conn, CoordinatorBody::Cancel { session, token });
@@ -358,7 +365,9 @@ impl Core {
 
     /// A receipt has been answered, one way or another: the agent may forget it.
     pub(crate) fn land_receipt(&mut self, conn: ConnId, token: Token) {
-        self.receipts.answered(conn, token);
+        if let Some(key) = self.receipts.answered(conn, token) {
+            self.queue.step_back(key);
+        }
         if self.sessions.conns.contains_key(&conn) {
             self.send(conn, CoordinatorBody::ReceiptAck { token });
         }
@@ -367,6 +376,25 @@ impl Core {
     pub(crate) fn cancel_lease(&mut self, agent_id: AgentId, token: Token) {
         if let Some((conn, session, _)) = self.sessions.live_of(&self.set, agent_id) {
             self.send(conn, CoordinatorBody::Cancel { session, token });
+        }
+    }
+
+    /// Tells the agent of a host that is drained at once to interrupt what it runs.
+    pub(crate) fn interrupt_if_drained(&mut self, agent_id: AgentId) {
+        let agent = self.set.agents.get(&agent_id);
+        if agent.is_none_or(|agent| agent.cordon != Some(Cordon::DrainingNow)) {
+            return;
+        }
+        if let Some((conn, session, _)) = self.sessions.live_of(&self.set, agent_id) {
+            self.send(conn, CoordinatorBody::Interrupt { session });
+        }
+    }
+
+    /// Whoever is attached under this name is so no more on the connection of before, or may not be.
+    fn note_named(&mut self, name: &AgentName) {
+        let known = self.sessions.agents.get(name).and_then(|c| c.agent_id);
+        if let Some(agent_id) = known {
+            self.note_host(agent_id);
         }
     }
 
@@ -398,6 +426,7 @@ impl Core {
         entry.phase = Phase::Attaching;
         let name = entry.name.clone();
         let contact = self.sessions.agents.entry(name.clone()).or_insert(Contact {
+            agent_id: None,
             conn: None,
             last_heard: arrived.at,
             acked_beat: 0,
@@ -406,6 +435,7 @@ impl Core {
         contact.conn = Some(conn);
         contact.last_heard = arrived.at;
         self.sessions.due = self.sessions.due.min(arrived.at + SESSION_END);
+        self.note_named(&name);
         let attach = arrived.attach;
         let flight = Flight::Attach(AttachInFlight {
             conn,
@@ -419,6 +449,7 @@ impl Core {
             supervisor: attach.supervisor_incarnation,
             swept: attach.swept,
             slots: attach.slots,
+            labels: attach.labels,
             holds: attach.attempts,
         });
         self.propose(flight, command, now);
@@ -482,12 +513,15 @@ impl Core {
         let Some(entry) = self.sessions.conns.remove(&conn) else {
             return false;
         };
-        self.receipts.give_up_on(conn);
+        for key in self.receipts.give_up_on(conn) {
+            self.queue.step_back(key);
+        }
         if let Some(contact) = self.sessions.agents.get_mut(&entry.name)
             && contact.conn == Some(conn)
         {
             contact.conn = None;
         }
+        self.note_named(&entry.name);
         true
     }
 }
@@ -505,6 +539,10 @@ fn unacceptable(attach: &Attach) -> Option<String> {
             "{} slots: an agent offers 1 to {SLOTS_MAX}",
             attach.slots
         ));
+    }
+    if attach.labels.len() > LABELS_MAX {
+        let labels = attach.labels.len();
+        return Some(format!("{labels} labels: a host has at most {LABELS_MAX}"));
     }
     None
 }

@@ -59,11 +59,16 @@ pub(crate) struct Setbacks {
 impl Setbacks {
     /// Whether the matter is left alone for now.
     pub(crate) fn rests(&self, matter: Matter, now: Now) -> bool {
-        !self.of.is_empty()
-            && self
-                .of
-                .get(&matter)
-                .is_some_and(|setback| now.boot < setback.rests_until)
+        self.rests_until(matter, now).is_some()
+    }
+
+    /// Until when it is left alone, if it is.
+    pub(crate) fn rests_until(&self, matter: Matter, now: Now) -> Option<BootMs> {
+        if self.of.is_empty() {
+            return None;
+        }
+        let until = self.of.get(&matter)?.rests_until;
+        (now.boot < until).then_some(until)
     }
 
     pub(crate) fn forget_run(&mut self, run_id: RunId) {

@@ -6,9 +6,9 @@
 
 use jobs::Manifest;
 use protocol::attempt::Exit;
-use protocol::{AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use crate::codes::{Coded, coded, coded_option};
 use crate::command::{AlertKind, GapReason};
@@ -16,6 +16,7 @@ use crate::pages::ROWS_MAX;
 use crate::rows::{JobRow, Namespace};
 use crate::tables::agent::{list_agents, read_agent_name};
 use crate::tables::job::{find_job_named, read_name};
+use crate::tables::resource::list_resources;
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
 
@@ -90,33 +91,75 @@ impl Answers<'_> {
         let leased: std::collections::BTreeMap<i64, u32> = self
             .conn
             .prepare_cached(
-                "SELECT s.agent_id, count(*) FROM runs r INDEXED BY runs_open
-                 CROSS JOIN shards s ON s.run_id = r.run_id
-                 WHERE r.state < 4 AND r.state = 2 AND s.state = 1 GROUP BY s.agent_id",
+                "SELECT agent_id, count(*) FROM shards INDEXED BY shards_leased
+                 WHERE agent_id IS NOT NULL GROUP BY agent_id",
             )?
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
         let mut agents: Vec<api::Agent> = list_agents(self.conn)?
             .into_iter()
             .map(|agent| {
-                let state = match (agent.row.barred, agent.row.session) {
-                    (Some(bar), _) => bar.as_str(),
-                    (None, Some(_)) => "ready",
-                    (None, None) => "offline",
+                let state = match (agent.row.barred, agent.row.cordon, agent.row.session) {
+                    (Some(bar), ..) => bar.as_str(),
+                    (None, Some(cordon), _) => cordon.as_str(),
+                    (None, None, Some(_)) => "ready",
+                    (None, None, None) => "offline",
                 };
+                let reason = agent.why_out_of_service();
                 api::Agent {
                     agent: agent.row.name,
                     id: agent.row.agent_id,
                     state: state.to_owned(),
-                    reason: None,
+                    reason,
                     slots: agent.row.slots,
                     leased: leased.get(&agent.row.agent_id.0).copied().unwrap_or(0),
-                    labels: Vec::new(),
+                    labels: agent
+                        .row
+                        .labels
+                        .iter()
+                        .map(|l| l.as_str().to_owned())
+                        .collect(),
                 }
             })
             .collect();
         agents.sort_by(|a, b| a.agent.cmp(&b.agent));
         Ok(agents)
+    }
+
+    pub(crate) fn resources(&self) -> rusqlite::Result<Vec<api::Resource>> {
+        let resources = list_resources(self.conn)?.into_iter();
+        Ok(resources
+            .map(|row| api::Resource {
+                resource: row.name.as_str().to_owned(),
+                capacity: row.capacity,
+                in_use: row.in_use,
+            })
+            .collect())
+    }
+
+    /// What an agent holds, by token.
+    pub(crate) fn leases_of(&self, agent_id: AgentId) -> rusqlite::Result<Vec<api::AgentLease>> {
+        self.conn
+            .prepare_cached(
+                "SELECT s.token, s.run_id, j.name, s.shard, t.granted_at, v.safe, s.cancelling
+                 FROM shards s INDEXED BY shards_leased
+                 JOIN runs r USING (run_id) JOIN jobs j USING (job_id)
+                 JOIN versions v ON v.job_id = r.job_id AND v.version = r.version
+                 JOIN attempts t ON t.token = s.token
+                 WHERE s.agent_id = ?1 ORDER BY s.token",
+            )?
+            .query_map([agent_id.0], |row| {
+                Ok(api::AgentLease {
+                    token: Token(row.get(0)?),
+                    run: RunId(row.get(1)?),
+                    job: read_name(row, 2)?,
+                    shard: row.get(3)?,
+                    granted_at: WallMs(row.get(4)?),
+                    safe: row.get(5)?,
+                    cancelling: row.get(6)?,
+                })
+            })?
+            .collect()
     }
 
     /// Alerts, those raised last first; of the cleared ones too, where `cleared`.
@@ -259,6 +302,7 @@ impl Answers<'_> {
             shard: shard.row.shard,
             state: shard.row.state.as_str().to_owned(),
             reason: shard.row.reason.clone(),
+            waits_for: None,
             retries_used: shard.row.retries_used,
             attempts,
         })

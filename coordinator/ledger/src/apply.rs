@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{AgentId, Epoch, JobId, Rule, Rules, RunId, WallMs};
+use protocol::{AgentId, Epoch, JobId, ResourceName, Rule, Rules, RunId, WallMs};
 use rusqlite::{Connection, ErrorCode};
 
 use crate::command::{Command, Proposal};
 use crate::meta::Meta;
 use crate::outcome::{Change, Done, Outcome, Refusal};
-use crate::rows::{AgentRow, JobRow, RunRow, ShardRow, VersionRow};
+use crate::rows::{AgentRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
 
 /// Longest text of a person or host that is kept, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 2048;
@@ -66,6 +66,7 @@ pub(crate) struct Changes {
     shards: BTreeMap<(RunId, u32), ShardRow>,
     jobs: BTreeMap<JobId, JobRow>,
     agents: BTreeMap<AgentId, AgentRow>,
+    resources: BTreeMap<ResourceName, Option<ResourceRow>>,
 }
 
 impl Changes {
@@ -89,6 +90,11 @@ impl Changes {
         self.jobs.insert(row.job_id, row.clone());
     }
 
+    /// `None`: it is gone.
+    pub(crate) fn resource(&mut self, name: &ResourceName, row: Option<&ResourceRow>) {
+        self.resources.insert(name.clone(), row.cloned());
+    }
+
     pub(crate) fn agent(&mut self, row: &AgentRow) {
         self.agents.insert(row.agent_id, row.clone());
     }
@@ -103,6 +109,11 @@ impl Changes {
             .chain(self.shards.into_values().map(Change::Shard))
             .chain(self.jobs.into_values().map(Change::Job))
             .chain(self.agents.into_values().map(Change::Agent))
+            .chain(
+                self.resources
+                    .into_iter()
+                    .map(|(name, row)| row.map_or(Change::NoResource(name), Change::Resource)),
+            )
             .collect()
     }
 }
@@ -183,6 +194,10 @@ impl Context<'_> {
             Command::EndSession(command) => command.apply(self),
             Command::Quarantine(command) => command.apply(self),
             Command::RevokeAgent(command) => command.apply(self),
+            Command::CordonAgent(command) => command.apply(self),
+            Command::UncordonAgent(command) => command.apply(self),
+            Command::PutResource(command) => command.apply(self),
+            Command::DeleteResource(command) => command.apply(self),
             Command::ManualRun(command) => command.apply(self),
             Command::Rerun(command) => command.apply(self),
             Command::Redo(command) => command.apply(self),

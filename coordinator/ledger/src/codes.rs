@@ -9,7 +9,7 @@ use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 
 use crate::command::{AlertKind, GapReason};
-use crate::rows::{Bar, Namespace, RunState};
+use crate::rows::{Bar, Cordon, Namespace, RunState};
 
 /// A kind that is written as an integer.
 pub(crate) trait Coded: Copy + 'static {
@@ -87,6 +87,8 @@ coded!(ShardKind:
 );
 
 coded!(Bar: Quarantined = 0, Revoked = 1);
+
+coded!(Cordon: Cordoned = 0, Draining = 1, DrainingNow = 2);
 
 coded!(Namespace: Scheduled = 0, Manual = 1);
 
@@ -199,6 +201,7 @@ mod tests {
         check::<RunState>();
         check::<ShardKind>();
         check::<Bar>();
+        check::<Cordon>();
         check::<Namespace>();
         check::<Trigger>();
         check::<AttemptOutcome>();

@@ -46,7 +46,8 @@ pub use pages::{AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
-    AgentRow, Bar, JobRow, Lease, Namespace, RunRow, RunState, ShardRow, ShardState, VersionRow,
+    AgentRow, Bar, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow, RunState, ShardRow,
+    ShardState, VersionRow,
 };
 pub use store::{Store, StoreError};
 pub use working_set::WorkingSet;

@@ -1,10 +1,13 @@
 //! What applying a command answers: what was done, or why not, and which rows changed.
 
 use protocol::attempt::AttemptOutcome;
-use protocol::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token, WallMs};
+use protocol::{
+    AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, ResourceName, RunId, SessionId, Token,
+    WallMs,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::rows::{AgentRow, JobRow, RunRow, RunState, ShardRow, VersionRow};
+use crate::rows::{AgentRow, Cordon, JobRow, ResourceRow, RunRow, RunState, ShardRow, VersionRow};
 
 /// Only an outcome causes an effect: nobody hears of a command before it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +26,9 @@ pub enum Change {
     Run(RunRow),
     Shard(ShardRow),
     Agent(AgentRow),
+    Resource(ResourceRow),
+    /// It is there no more.
+    NoResource(ResourceName),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +106,19 @@ pub enum Done {
     Revoked {
         known: bool,
     },
+    /// `changed` is false where it was so already.
+    AgentCordoned {
+        agent_id: AgentId,
+        changed: bool,
+    },
+    AgentUncordoned {
+        changed: bool,
+    },
+    ResourcePut {
+        /// Units that leases hold now.
+        in_use: u32,
+    },
+    ResourceDeleted,
     RunStarted {
         run_id: RunId,
         state: RunState,
@@ -203,6 +222,32 @@ pub enum Refusal {
     Quarantined { reason: String },
     #[error("the agent is revoked: {reason}")]
     Revoked { reason: String },
+    #[error("there is no agent `{name}`: no host of this name has ever attached")]
+    NoAgentNamed { name: AgentName },
+    #[error("{name} is {}: it is given nothing until it is uncordoned", cordon.as_str())]
+    Cordoned { name: AgentName, cordon: Cordon },
+    #[error("there is no resource `{}`", resource.as_str())]
+    NoSuchResource { resource: ResourceName },
+    #[error(
+        "one shard needs {wanted} of `{}`, and there are {capacity}: it could never run",
+        resource.as_str()
+    )]
+    BeyondCapacity {
+        resource: ResourceName,
+        wanted: u32,
+        capacity: u32,
+    },
+    #[error("{in_use} of {capacity} of `{}` are in use, and {wanted} are needed", resource.as_str())]
+    Exhausted {
+        resource: ResourceName,
+        wanted: u32,
+        in_use: u32,
+        capacity: u32,
+    },
+    #[error("`{job}` uses `{}`", resource.as_str())]
+    ResourceUsed { resource: ResourceName, job: String },
+    #[error("{in_use} of `{}` are held by shards that run", resource.as_str())]
+    ResourceHeld { resource: ResourceName, in_use: u32 },
     #[error("there is no such lease: {token}")]
     NoSuchToken { token: Token },
     #[error("{token} was granted to another agent")]

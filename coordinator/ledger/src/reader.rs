@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jobs::Manifest;
-use protocol::{JobName, RunId, WallMs, api};
+use protocol::{AgentId, JobName, RunId, WallMs, api};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::answers::Answers;
@@ -134,6 +134,18 @@ impl Reader {
     ) -> Result<Option<RunId>, ReaderError> {
         self.answer("looking for a run", |answers| {
             answers.find_run(name, fire_time)
+        })
+    }
+
+    /// Resources by name.
+    pub fn resources(&self) -> Result<Vec<api::Resource>, ReaderError> {
+        self.answer("listing resources", |answers| answers.resources())
+    }
+
+    /// What an agent holds, by token.
+    pub fn leases_of(&self, agent_id: AgentId) -> Result<Vec<api::AgentLease>, ReaderError> {
+        self.answer("listing what an agent holds", |answers| {
+            answers.leases_of(agent_id)
         })
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use protocol::attempt::Trigger;
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AgentName, DurationMs, ExecutionId, JobId, JobName, RunId, SessionId, Token, WallMs,
+    AgentId, AgentName, DurationMs, ExecutionId, JobId, JobName, Label, ResourceName, RunId,
+    SessionId, Token, WallMs,
 };
 use serde::{Deserialize, Serialize};
 
@@ -200,6 +201,13 @@ pub struct Lease {
 }
 
 impl ShardState {
+    pub const fn lease(&self) -> Option<Lease> {
+        match *self {
+            ShardState::Leased(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             ShardState::Pending { .. } => "pending",
@@ -229,6 +237,27 @@ impl Bar {
     }
 }
 
+/// Why an agent is granted nothing, at an operator's wish. It stays so over every attach until the
+/// agent is uncordoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cordon {
+    Cordoned,
+    /// And it is watched until nothing runs there any more.
+    Draining,
+    /// And what runs there is interrupted.
+    DrainingNow,
+}
+
+impl Cordon {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Cordon::Cordoned => "cordoned",
+            Cordon::Draining | Cordon::DrainingNow => "draining",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentRow {
     pub agent_id: AgentId,
@@ -238,11 +267,29 @@ pub struct AgentRow {
     pub boot_id: String,
     pub supervisor: Incarnation,
     pub slots: u32,
+    /// What the host said of itself when it last attached; in order, each once.
+    pub labels: Arc<[Label]>,
     /// Why it is served no more, whatever it shows.
     pub barred: Option<Bar>,
+    pub cordon: Option<Cordon>,
     /// Reigns that began since the agent last attached: `BecomeActive` adds one for every agent,
     /// `AttachAgent` sets it to 0.
     pub silent_reigns: u32,
+}
+
+/// Something that shards share, and of which there is only so much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceRow {
+    pub name: ResourceName,
+    pub capacity: u32,
+    /// Units that leases hold.
+    pub in_use: u32,
+}
+
+impl ResourceRow {
+    pub const fn left(&self) -> u32 {
+        self.capacity.saturating_sub(self.in_use)
+    }
 }
 
 impl AgentRow {
@@ -255,7 +302,9 @@ impl AgentRow {
             boot_id: String::new(),
             supervisor: Incarnation(0),
             slots: 0,
+            labels: Arc::from([]),
             barred: None,
+            cordon: None,
             silent_reigns: 0,
         }
     }

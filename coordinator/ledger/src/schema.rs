@@ -3,8 +3,9 @@
 //! Tables hold integers: ids, codes of states, milliseconds. Views show names, words and RFC 3339.
 //! Every table has an explicit key, so that a copy made in any way has the same rows in the same
 //! places. The only indexes beside the keys are the one that makes (job, namespace, fire time)
-//! unique and the small ones over open runs and open alerts; granting and finishing a shard touch
-//! none, but for the first grant and the last end of a run.
+//! unique, the small ones over open runs and open alerts, which granting and finishing a shard do not
+//! touch but for the first grant and the last end of a run, and the one over shards that are leased, by
+//! agent: an attach asks for them, and after an outage a thousand agents attach at once.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{Rule, Rules};
@@ -12,7 +13,7 @@ use rusqlite::Connection;
 
 use crate::codes::{Coded, FIRST_FINAL_RUN_STATE, ShardKind};
 use crate::command::{AlertKind, GapReason};
-use crate::rows::{Bar, Namespace, RunState};
+use crate::rows::{Bar, Cordon, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
 pub(crate) const SCHEMA_VERSION: i64 = 4;
@@ -73,6 +74,7 @@ CREATE TABLE versions (
     timeout_ms INTEGER NOT NULL,
     put_at INTEGER NOT NULL,
     put_by TEXT NOT NULL,
+    uses TEXT,
     PRIMARY KEY (job_id, version)
 ) STRICT, WITHOUT ROWID;
 
@@ -128,6 +130,7 @@ CREATE TABLE shards (
     retries_used INTEGER NOT NULL,
     free_ends INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
+    holds TEXT,
     PRIMARY KEY (run_id, shard)
 ) STRICT, WITHOUT ROWID;
 
@@ -163,10 +166,20 @@ CREATE TABLE agents (
     boot_id TEXT NOT NULL,
     supervisor INTEGER NOT NULL,
     slots INTEGER NOT NULL,
+    labels TEXT NOT NULL,
     barred INTEGER,
     barred_reason TEXT,
+    cordon INTEGER,
+    cordon_by TEXT,
+    cordon_reason TEXT,
     silent_reigns INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE resources (
+    name TEXT PRIMARY KEY,
+    capacity INTEGER NOT NULL,
+    in_use INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE sessions (
     session INTEGER PRIMARY KEY,
@@ -230,6 +243,8 @@ pub(crate) fn create(conn: &Connection, rules: Rules) -> rusqlite::Result<()> {
     };
     conn.execute_batch(&format!(
         "CREATE {unique} INDEX runs_by_fire ON runs (job_id, namespace, fire_time);
+         CREATE INDEX shards_leased ON shards (agent_id) WHERE agent_id IS NOT NULL;
+         CREATE INDEX versions_using ON versions (job_id, version) WHERE uses IS NOT NULL;
          CREATE INDEX runs_open ON runs (job_id, state) WHERE state < {FIRST_FINAL_RUN_STATE};
          CREATE UNIQUE INDEX alerts_open ON alerts (kind, about) WHERE cleared_at IS NULL;
          INSERT INTO meta VALUES (1, {SCHEMA_VERSION}, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0);"
@@ -363,6 +378,7 @@ fn run_views() -> Vec<View> {
         "s.retries_used AS retries_used".to_owned(),
         "s.free_ends AS free_ends".to_owned(),
         "s.attempts AS attempts".to_owned(),
+        "s.holds AS holds".to_owned(),
     ];
     vec![
         ("run_view", run, "runs r JOIN jobs j USING (job_id)"),
@@ -421,8 +437,12 @@ fn agent_views() -> Vec<View> {
         "'agent-' || agent_id AS agent".to_owned(),
         "'session-' || session AS session".to_owned(),
         "slots".to_owned(),
+        "labels".to_owned(),
         format!("{} AS barred", word::<Bar>("barred")),
         "barred_reason".to_owned(),
+        format!("{} AS cordon", word::<Cordon>("cordon")),
+        "cordon_by".to_owned(),
+        "cordon_reason".to_owned(),
         "silent_reigns".to_owned(),
     ];
     let session = vec![
@@ -433,8 +453,10 @@ fn agent_views() -> Vec<View> {
         format!("{} AS attached_at", rfc3339("s.attached_at")),
         format!("{} AS ended_at", rfc3339("s.ended_at")),
     ];
+    let resource = ["name", "capacity", "in_use"].map(str::to_owned).into();
     vec![
         ("agent_view", agent, "agents"),
+        ("resource_view", resource, "resources"),
         (
             "session_view",
             session,
@@ -500,7 +522,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 12);
+        assert_eq!(views.len(), 13);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }

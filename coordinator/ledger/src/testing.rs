@@ -5,10 +5,10 @@ use protocol::message::Incarnation;
 use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId, Token, WallMs};
 
 use crate::command::{
-    Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, Decision, DeleteJob,
-    EndSession, Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PauseJob, PutJob, Quarantine,
-    RaiseAlert, Redo, Remind, Rerun, ResumeJob, RevokeAgent, SettleAlerts, SkipWaiting,
-    Unplaceable,
+    Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
+    Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, Grant, ManualRun,
+    MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo, Remind, Rerun,
+    ResumeJob, RevokeAgent, SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -76,6 +76,8 @@ impl Bed {
     /// A job whose watermark stands at minute 0.
     pub(crate) fn job(&mut self, yaml: &str) -> JobId {
         let put = PutJob {
+            shards: None,
+
             manifest: manifest("team/job", yaml),
             cut_over: WallMs(0),
             settle: None,
@@ -122,6 +124,7 @@ impl Bed {
             run_id,
             shard,
             session,
+            uses: Vec::new(),
         };
         match self.ok(grant) {
             Done::Granted { token, .. } => token,
@@ -231,6 +234,7 @@ pub(crate) fn attach(name: &str) -> AttachAgent {
         supervisor: Incarnation(u64::MAX),
         swept: true,
         slots: 4,
+        labels: Vec::new(),
         holds: Vec::new(),
     }
 }
@@ -282,7 +286,9 @@ into_command!(
     CancelRun,
     ClearAlert,
     Confirm,
+    CordonAgent,
     DeleteJob,
+    DeleteResource,
     EndSession,
     Expire,
     Finish,
@@ -292,6 +298,7 @@ into_command!(
     MarkStarted,
     PauseJob,
     PutJob,
+    PutResource,
     Quarantine,
     RaiseAlert,
     Redo,
@@ -301,5 +308,6 @@ into_command!(
     RevokeAgent,
     SettleAlerts,
     SkipWaiting,
+    UncordonAgent,
     Unplaceable,
 );

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{AgentId, Epoch, JobId, RunId};
+use protocol::{AgentId, Epoch, JobId, ResourceName, RunId};
 use rusqlite::Connection;
 
 use crate::meta::Meta;
 use crate::outcome::Change;
-use crate::rows::{AgentRow, JobRow, RunRow, ShardRow, VersionRow};
+use crate::rows::{AgentRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
 use crate::tables::agent::list_agents;
 use crate::tables::job::{JOB_COLUMNS, VERSION_COLUMNS, read_job, read_version};
+use crate::tables::resource::list_resources;
 use crate::tables::run::{RUN_COLUMNS, read_run};
 use crate::tables::shard::{SHARD_COLUMNS, read_shard};
 
@@ -28,6 +29,7 @@ pub struct WorkingSet {
     /// All shards of those runs.
     pub shards: BTreeMap<(RunId, u32), ShardRow>,
     pub agents: BTreeMap<AgentId, AgentRow>,
+    pub resources: BTreeMap<ResourceName, ResourceRow>,
 }
 
 impl WorkingSet {
@@ -52,6 +54,13 @@ impl WorkingSet {
             }
             Change::Agent(agent) => {
                 self.agents.insert(agent.agent_id, agent.clone());
+            }
+            Change::Resource(resource) => {
+                self.resources
+                    .insert(resource.name.clone(), resource.clone());
+            }
+            Change::NoResource(name) => {
+                self.resources.remove(name);
             }
         }
     }
@@ -153,6 +162,9 @@ pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
     })?;
     for agent in list_agents(&read)? {
         set.agents.insert(agent.row.agent_id, agent.row);
+    }
+    for resource in list_resources(&read)? {
+        set.resources.insert(resource.name.clone(), resource);
     }
     read.commit()?;
     Ok(set)

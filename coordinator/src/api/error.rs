@@ -248,7 +248,9 @@ impl ApiError {
             Refusal::NoSuchJob { .. }
             | Refusal::NoSuchRun { .. }
             | Refusal::NoSuchShard { .. }
-            | Refusal::NoSuchAlert { .. } => ApiError::not_found(what, why, remedy),
+            | Refusal::NoSuchAlert { .. }
+            | Refusal::NoAgentNamed { .. }
+            | Refusal::NoSuchResource { .. } => ApiError::not_found(what, why, remedy),
             Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
                 ApiError::changed(what, why, remedy)
@@ -260,12 +262,25 @@ impl ApiError {
 }
 
 pub(super) const LIST_JOBS: &str = "list the jobs (`matins get jobs`) and use one of their names";
+pub(super) const LIST_AGENTS: &str =
+    "list the agents (`matins get agents`) and use one of their names";
 pub(super) const LIST_RUNS: &str = "list the runs (`matins get runs`) and use one of their ids";
 
 fn remedy_for(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::NoSuchJob { .. } => LIST_JOBS,
         Refusal::NoSuchRun { .. } => LIST_RUNS,
+        Refusal::NoAgentNamed { .. } => LIST_AGENTS,
+        Refusal::NoSuchResource { .. } => {
+            "make it with `matins resource set NAME CAPACITY`, or correct its name"
+        }
+        Refusal::BeyondCapacity { .. } => {
+            "ask for less under needs.uses, or raise it with `matins resource set NAME CAPACITY`"
+        }
+        Refusal::ResourceUsed { .. } => {
+            "take it out of needs.uses of every job first; or set its capacity to 0 to give none of it"
+        }
+        Refusal::ResourceHeld { .. } => "wait until those have ended, or cancel their runs",
         Refusal::NoSuchShard { .. } => "look at the run for its shards; they count from 0",
         Refusal::Malformed { .. } => "correct the request",
         Refusal::StaleEpoch { .. } => "ask the coordinator that leads now",

@@ -8,17 +8,17 @@ use axum::http::Uri;
 use coordinator_core::clock::Verdict;
 use coordinator_core::dispatch::Standing;
 use coordinator_core::{Core, Request};
-use ledger::{AuditFilter, Done, RunState, ShardState};
+use ledger::{AuditFilter, Cordon, Done, RunState, ShardState};
 use protocol::api::{
-    Agent, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest, IdOrNull, RevokeAnswer,
-    RevokeRequest, Status,
+    Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
+    CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
 };
 use protocol::{AgentId, AgentName, JobName, Now, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Api;
-use super::error::ApiError;
+use super::error::{ApiError, LIST_AGENTS};
 use super::input::{AgentPath, AlertPath, Entity, Params, check_asker, check_limit};
 use super::jobs::out_of_place;
 use super::pages::{self, Paged, place};
@@ -56,7 +56,10 @@ pub(super) async fn health(State(api): State<Api>) -> Result<Json<Health>, ApiEr
 
 /// `GET /api/v1/agents`: every agent that ever attached, by name.
 pub(super) async fn agents(State(api): State<Api>) -> Result<Json<Vec<Agent>>, ApiError> {
-    let what = "listing the agents";
+    Ok(Json(read_agents(&api, "listing the agents").await?))
+}
+
+async fn read_agents(api: &Api, what: &str) -> Result<Vec<Agent>, ApiError> {
     let mut agents = api.readers.read(what, ledger::Reader::agents).await?;
     let standings = api
         .engine
@@ -68,7 +71,108 @@ pub(super) async fn agents(State(api): State<Api>) -> Result<Json<Vec<Agent>>, A
         let standing = standings.get(&agent.id).copied();
         standing.unwrap_or("offline").clone_into(&mut agent.state);
     }
-    Ok(Json(agents))
+    Ok(agents)
+}
+
+/// `GET /api/v1/agents/{name}`: with what runs there, and what would become of it.
+pub(super) async fn agent(
+    State(api): State<Api>,
+    AgentPath(name): AgentPath,
+) -> Result<Json<AgentDetail>, ApiError> {
+    let what = format!("showing agent {name}");
+    Ok(Json(detail(&api, &what, &name).await?))
+}
+
+async fn detail(api: &Api, what: &str, name: &AgentName) -> Result<AgentDetail, ApiError> {
+    let found = read_agents(api, what).await?;
+    let Some(agent) = found.into_iter().find(|agent| agent.agent == *name) else {
+        let why = format!("no host of the name {name} has ever attached");
+        return Err(ApiError::not_found(what, why, LIST_AGENTS));
+    };
+    let id = agent.id;
+    let read = move |reader: &ledger::Reader| reader.leases_of(id);
+    let leases = api.readers.read(what, read).await?;
+    Ok(AgentDetail { agent, leases })
+}
+
+/// `POST /api/v1/agents/{name}/cordon`
+pub(super) async fn cordon(
+    State(api): State<Api>,
+    AgentPath(agent): AgentPath,
+    Entity(body): Entity<CordonRequest>,
+) -> Result<Json<AgentAnswer>, ApiError> {
+    let what = format!("cordoning agent {agent}");
+    take_out(&api, &what, agent, Cordon::Cordoned, body.by, body.reason).await
+}
+
+/// `POST /api/v1/agents/{name}/drain`
+pub(super) async fn drain(
+    State(api): State<Api>,
+    AgentPath(agent): AgentPath,
+    Entity(body): Entity<DrainRequest>,
+) -> Result<Json<AgentAnswer>, ApiError> {
+    let what = format!("draining agent {agent}");
+    let cordon = if body.now {
+        Cordon::DrainingNow
+    } else {
+        Cordon::Draining
+    };
+    take_out(&api, &what, agent, cordon, body.by, body.reason).await
+}
+
+async fn take_out(
+    api: &Api,
+    what: &str,
+    agent: AgentName,
+    cordon: Cordon,
+    by: String,
+    reason: String,
+) -> Result<Json<AgentAnswer>, ApiError> {
+    check_asker(what, &by, Some(&reason))?;
+    let request = Request::Cordon {
+        agent: agent.clone(),
+        cordon,
+        by,
+        reason,
+    };
+    match api.carry_out(what, request).await? {
+        Done::AgentCordoned { .. } => as_it_stands(api, what, agent).await,
+        other => Err(out_of_place(what, &other)),
+    }
+}
+
+/// `POST /api/v1/agents/{name}/uncordon`
+pub(super) async fn uncordon(
+    State(api): State<Api>,
+    AgentPath(agent): AgentPath,
+    Entity(body): Entity<UncordonRequest>,
+) -> Result<Json<AgentAnswer>, ApiError> {
+    let what = format!("uncordoning agent {agent}");
+    check_asker(&what, &body.by, None)?;
+    let request = Request::Uncordon {
+        agent: agent.clone(),
+        by: body.by,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::AgentUncordoned { .. } => as_it_stands(&api, &what, agent).await,
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+async fn as_it_stands(
+    api: &Api,
+    what: &str,
+    agent: AgentName,
+) -> Result<Json<AgentAnswer>, ApiError> {
+    let found = detail(api, what, &agent).await.map_err(|error| {
+        let remedy = format!("look at it: `matins describe agent {agent}`");
+        error.after_all("it was done", remedy)
+    })?;
+    Ok(Json(AgentAnswer {
+        agent,
+        state: found.agent.state,
+        leased: found.agent.leased,
+    }))
 }
 
 /// `POST /api/v1/agents/{name}/revoke`
@@ -92,7 +196,6 @@ pub(super) async fn revoke(
 
 fn standings(core: &Core, now: Now) -> BTreeMap<AgentId, &'static str> {
     core.hosts(now)
-        .into_iter()
         .map(|host| (host.agent_id, word(host.standing)))
         .collect()
 }
@@ -101,6 +204,7 @@ const fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::Ready(_) => "ready",
         Standing::Offline => "offline",
+        Standing::Cordoned(cordon) => cordon.as_str(),
         Standing::Barred(bar) => bar.as_str(),
     }
 }
@@ -188,7 +292,7 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         Verdict::Trusted => ("trusted", None),
         Verdict::Held { remaining } => ("held", Some(remaining.0)),
     };
-    let hosts = core.hosts(now);
+    let hosts: Vec<_> = core.hosts(now).collect();
     let waits_for_person = |state: RunState| state == RunState::NeedsConfirmation;
     let leased = |state: &ShardState| matches!(state, ShardState::Leased(_));
     let ready = |standing: &Standing| matches!(standing, Standing::Ready(_));

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use ledger::ROWS_MAX;
 use protocol::api::IdText;
 use protocol::names::NAME_PART_PATTERN;
-use protocol::{AgentName, AlertId, JobName, RunId};
+use protocol::{AgentName, AlertId, JobName, ResourceName, RunId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -51,6 +51,9 @@ pub(crate) struct AgentPath(pub(crate) AgentName);
 
 /// `.../alerts/{id}`
 pub(crate) struct AlertPath(pub(crate) AlertId);
+
+/// `.../resources/{name}`
+pub(crate) struct ResourcePath(pub(crate) ResourceName);
 
 /// The query, all of it known.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -102,6 +105,16 @@ impl<S: Sync> FromRequestParts<S> for AlertPath {
         let what = what(parts);
         let id = path::<String>(parts).await?;
         parse(&what, &id).map(AlertPath)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for ResourcePath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<ResourcePath, ApiError> {
+        let what = what(parts);
+        let name = path::<String>(parts).await?;
+        parse(&what, &name).map(ResourcePath)
     }
 }
 
@@ -297,6 +310,12 @@ impl Input for AlertPath {
 impl Input for AgentPath {
     fn describe(draft: &mut Draft) {
         draft.path_value::<AgentName>("name");
+    }
+}
+
+impl Input for ResourcePath {
+    fn describe(draft: &mut Draft) {
+        draft.path_value::<ResourceName>("name");
     }
 }
 

@@ -20,6 +20,7 @@ mod output;
 mod pages;
 mod rate;
 mod readers;
+mod resources;
 mod routes;
 mod runs;
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::describe::{About, Answer, Draft, Open, Routes, document};
 use super::error::ApiError;
-use super::{Api, fleet, jobs, output, runs};
+use super::{Api, fleet, jobs, output, resources, runs};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -173,12 +173,59 @@ fn about_runs(routes: Routes) -> Routes {
 }
 
 fn about_the_fleet(routes: Routes) -> Routes {
+    let changes = &[NOT_FOUND, CONFLICT];
     routes
         .serve(
             Method::GET,
             "/api/v1/agents",
             fleet::agents,
             says("list_agents", "Every agent that ever attached, by name."),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/agents/{name}",
+            fleet::agent,
+            says("show_agent", "An agent with what runs there.").refuses(&[NOT_FOUND]),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/agents/{name}/cordon",
+            fleet::cordon,
+            says("cordon_agent", "Grants the host nothing more.").refuses(changes),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/agents/{name}/uncordon",
+            fleet::uncordon,
+            says("uncordon_agent", "Puts the host back into service.").refuses(changes),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/agents/{name}/drain",
+            fleet::drain,
+            says(
+                "drain_agent",
+                "Grants the host nothing more; with `now`, interrupts what runs there.",
+            )
+            .refuses(changes),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/resources",
+            resources::list,
+            says("list_resources", "What shards share, by name."),
+        )
+        .serve(
+            Method::PUT,
+            "/api/v1/resources/{name}",
+            resources::put,
+            says("put_resource", "Says how much there is of a resource.").refuses(&[CONFLICT]),
+        )
+        .serve(
+            Method::DELETE,
+            "/api/v1/resources/{name}",
+            resources::delete,
+            says("delete_resource", "Forgets a resource that nobody uses.").refuses(changes),
         )
         .serve(
             Method::POST,

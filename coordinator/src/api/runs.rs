@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use coordinator_core::Request;
+use coordinator_core::dispatch::{Report, Waits};
 use ledger::command::{RerunScope, Verdict};
 use ledger::{Done, ROWS_MAX, RunFilter, RunState};
 use protocol::api::{
@@ -11,7 +12,7 @@ use protocol::api::{
     Rfc3339OrNull, Run, RunAnswer, RunDetail,
 };
 use protocol::names::NAME_PART_PATTERN;
-use protocol::{AgentName, JobName, RunId, WallMs};
+use protocol::{AgentName, JobName, RunId, WallMs, api};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
@@ -284,8 +285,69 @@ fn answer(run: RunId, state: RunState) -> Json<RunAnswer> {
 
 pub(super) async fn detail(api: &Api, what: &str, run: RunId) -> Result<RunDetail, ApiError> {
     let read = move |reader: &ledger::Reader| reader.run(run);
-    api.readers
-        .read(what, read)
-        .await?
-        .ok_or_else(|| ApiError::not_found(what, format!("there is no {run}"), LIST_RUNS))
+    let found = api.readers.read(what, read).await?;
+    let Some(mut detail) = found else {
+        return Err(ApiError::not_found(
+            what,
+            format!("there is no {run}"),
+            LIST_RUNS,
+        ));
+    };
+    if detail.run.pending > 0 {
+        let asked = api.engine.ask(move |core, now| core.waits_of(run, now));
+        let mut waits = asked
+            .await
+            .map_err(|error| ApiError::asking(what, &error))?;
+        for shard in detail
+            .shard_list
+            .iter_mut()
+            .filter(|s| s.state == "pending")
+        {
+            shard.waits_for = waits.remove(&shard.shard).map(|found| waiting(&found));
+        }
+    }
+    Ok(detail)
+}
+
+fn waiting(waits: &Waits) -> api::Waits {
+    let (kind, left, report) = match waits {
+        Waits::BacksOff(left) => ("backoff", Some(left), None),
+        Waits::InHand => ("grant", None, None),
+        Waits::Receipt => ("receipt", None, None),
+        Waits::Rests(left) => ("refused", Some(left), None),
+        Waits::Unreadable(_) => ("unreadable", None, None),
+        Waits::Place(report) => ("place", None, Some(report)),
+    };
+    api::Waits {
+        kind: kind.to_owned(),
+        text: waits.to_string(),
+        left_ms: left.map(|left| left.0),
+        hosts: report.map(placement),
+    }
+}
+
+fn placement(report: &Report) -> api::Placement {
+    let lacking = report.lacking.iter();
+    let exhausted = report.exhausted.iter().map(|exhausted| api::Exhausted {
+        resource: exhausted.resource.as_str().to_owned(),
+        wanted: exhausted.wanted,
+        in_use: exhausted.in_use,
+        capacity: exhausted.capacity,
+        behind_another: exhausted.behind_another,
+    });
+    api::Placement {
+        considered: report.considered,
+        revoked: report.revoked,
+        quarantined: report.quarantined,
+        cordoned: report.cordoned,
+        draining: report.draining,
+        offline: report.offline,
+        unlabelled: report.unlabelled,
+        lacking: lacking
+            .map(|(label, count)| (label.as_str().to_owned(), *count))
+            .collect(),
+        no_free_slot: report.no_free_slot,
+        free: report.free,
+        exhausted: exhausted.collect(),
+    }
 }

@@ -62,6 +62,7 @@ pub(crate) fn attach_message(slots: u32, attempts: Vec<Token>) -> Attach {
         supervisor_incarnation: Incarnation(2),
         swept: true,
         slots,
+        labels: Vec::new(),
         wall: WallMs(0),
         attempts,
     }

@@ -299,3 +299,9 @@ pub struct ClearAlertAnswer {
     /// False where it had been cleared before.
     pub changed: bool,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeleteResourceAnswer {
+    pub resource: String,
+}

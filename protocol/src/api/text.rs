@@ -92,8 +92,10 @@ mod schema {
 
     use super::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
     use crate::ids::Prefixed;
-    use crate::names::{AGENT_NAME_PATTERN as LABEL, NAME_PART_PATTERN as PART};
-    use crate::{AgentName, JobName};
+    use crate::names::{
+        AGENT_NAME_PATTERN as LABEL, NAME_PART_PATTERN as PART, RESOURCE_NAME_PATTERN as RESOURCE,
+    };
+    use crate::{AgentName, JobName, ResourceName};
 
     /// Written in place, under no name of its own.
     macro_rules! inline_schema {
@@ -126,6 +128,8 @@ mod schema {
         json_schema!({ "type": "string", "pattern": format!("^{PART}/{PART}$") }));
     inline_schema!([] AgentName, "AgentName".into(),
         json_schema!({ "type": "string", "pattern": format!("^{LABEL}$") }));
+    inline_schema!([] ResourceName, "ResourceName".into(),
+        json_schema!({ "type": "string", "pattern": format!("^{RESOURCE}$") }));
 
     /// Ids are counted from 1; 18 digits are more than are ever minted.
     fn id_pattern<T: Prefixed>() -> String {

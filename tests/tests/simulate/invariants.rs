@@ -12,6 +12,7 @@ pub mod p2_no_twice;
 pub mod p4_nothing_precious;
 pub mod p6_clocks;
 pub mod p7_bounded;
+pub mod placement;
 pub mod tables;
 
 use ledger::{Outcome, Proposal};
@@ -39,6 +40,7 @@ pub fn on_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     p7_bounded::before_commit(world, proposal, outcome);
     world.absorb(outcome);
     p2_no_twice::after_commit(world, proposal, outcome);
+    placement::after_commit(world, proposal, outcome);
 }
 
 /// A process has started.
@@ -54,6 +56,7 @@ pub fn after_event(world: &mut World) {
     if world.events_handled.is_multiple_of(COMPARE_EVERY) {
         indexes::compare(world);
         p7_bounded::look(world);
+        placement::look(world);
         world.forget_dead_connections();
     }
 }

@@ -90,7 +90,8 @@ fn begin(world: &mut World) -> Held {
     world.start_leader();
     for _ in 0..world.rng.between(1, 4) {
         let slots = world.rng.between(1, 8) as u32;
-        let host = world.add_host(slots);
+        let labels: &[&str] = if world.rng.one_in(2) { &["ssd"] } else { &[] };
+        let host = world.add_labelled_host(slots, labels);
         let drift = world.rng.between(-5_000, 5_000);
         world.hosts[host].clock.set_rates(world.now, drift, drift);
     }

@@ -4,6 +4,7 @@
 mod acks;
 mod bounds;
 mod clocks;
+mod fleet;
 mod grants;
 mod hosts;
 mod leaders;
@@ -112,6 +113,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         schedules::SEQUENCES,
         clocks::SEQUENCES,
         bounds::SEQUENCES,
+        fleet::SEQUENCES,
     ]
     .into_iter()
     .flatten()

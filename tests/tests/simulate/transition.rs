@@ -4,6 +4,7 @@ mod draw;
 
 pub use draw::{any_job, draw};
 
+use ledger::Cordon;
 use ledger::command::{RerunScope, Verdict};
 use protocol::{RunId, WallMs};
 
@@ -109,6 +110,18 @@ pub enum Transition {
     /// A person revokes this host, and puts another in its place.
     RevokeHost {
         host: usize,
+    },
+    /// An operator takes this host out of service.
+    Cordon {
+        host: usize,
+        cordon: Cordon,
+    },
+    Uncordon {
+        host: usize,
+    },
+    /// How much there is of what shards share.
+    SetResource {
+        capacity: u32,
     },
     Put {
         job: Job,
@@ -296,6 +309,17 @@ impl World {
                 let (name, slots) = (self.hosts[host].identity.clone(), self.hosts[host].slots);
                 self.request(people::revoke(name));
                 self.add_host(slots);
+            }
+            Transition::Cordon { host, cordon } => {
+                let name = self.hosts[host].identity.clone();
+                self.request(people::cordon(&name, cordon));
+            }
+            Transition::Uncordon { host } => {
+                let name = self.hosts[host].identity.clone();
+                self.request(people::uncordon(&name));
+            }
+            Transition::SetResource { capacity } => {
+                self.request(people::put_resource("db", capacity));
             }
             other => unreachable!("{other:?} befalls no host"),
         }

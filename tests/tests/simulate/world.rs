@@ -197,12 +197,23 @@ impl World {
         self.add_host_named(name, slots)
     }
 
+    pub fn add_labelled_host(&mut self, slots: u32, labels: &[&str]) -> usize {
+        let name = format!("host-{}", self.hosts.len());
+        self.add_host_like(name.parse().expect("a good name"), slots, labels)
+    }
+
     pub fn add_host_named(&mut self, name: AgentName, slots: u32) -> usize {
+        self.add_host_like(name, slots, &[])
+    }
+
+    fn add_host_like(&mut self, name: AgentName, slots: u32, labels: &[&str]) -> usize {
         let host = self.hosts.len();
         if self.hosts.iter().any(|other| other.identity == name) {
             self.cloned.insert(name.clone());
         }
         self.hosts.push(Host::new(name, slots, self.now));
+        let labels = labels.iter().map(|label| label.parse());
+        self.hosts[host].labels = labels.collect::<Result<_, _>>().expect("good labels");
         self.start_supervisor(host);
         self.start_agent(host);
         host

@@ -91,6 +91,7 @@ impl Agent {
             supervisor_incarnation: supervisor.incarnation,
             swept: supervisor.swept,
             slots: self.config.slots,
+            labels: self.config.labels.clone(),
             wall: now.wall,
             attempts: held.into_iter().collect(),
         };

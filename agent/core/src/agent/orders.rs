@@ -72,6 +72,14 @@ impl Agent {
                     self.kill(token, KillCause::Cancelled);
                 }
             }
+            CoordinatorBody::Interrupt { session } => {
+                if self.session() == Some(session) {
+                    let living: Vec<Token> = self.attempts.keys().copied().collect();
+                    for token in living {
+                        self.kill(token, KillCause::Drained);
+                    }
+                }
+            }
             CoordinatorBody::NonceGiven { .. }
             | CoordinatorBody::NonceQuery
             | CoordinatorBody::ReceiptAck { .. } => {}

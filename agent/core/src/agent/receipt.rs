@@ -105,12 +105,13 @@ fn outcome(end: &End) -> (AttemptOutcome, Option<String>) {
             KillCause::LeaseLost => AttemptOutcome::Lost,
             KillCause::Cancelled => AttemptOutcome::Cancelled,
             KillCause::TimedOut => AttemptOutcome::TimedOut,
-            KillCause::SupervisorStopped => AttemptOutcome::Interrupted,
+            KillCause::Drained | KillCause::SupervisorStopped => AttemptOutcome::Interrupted,
         };
         let why = match cause {
             KillCause::LeaseLost => "the lease ran out",
             KillCause::Cancelled => "cancelled",
             KillCause::TimedOut => "the time-out passed",
+            KillCause::Drained => "the host is drained",
             KillCause::SupervisorStopped => "the supervisor was stopped",
         };
         return (
@@ -178,6 +179,8 @@ mod tests {
             (Some(K::Cancelled), code(0), None, O::Cancelled),
             (Some(K::TimedOut), signal(9), None, O::TimedOut),
             (Some(K::SupervisorStopped), signal(15), None, O::Interrupted),
+            (Some(K::Drained), signal(9), None, O::Interrupted),
+            (Some(K::Drained), None, Some("too late"), O::Interrupted),
             (
                 Some(K::SupervisorStopped),
                 None,

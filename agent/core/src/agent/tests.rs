@@ -57,6 +57,7 @@ impl Host {
         let config = Config {
             incarnation: Incarnation(7),
             slots: 2,
+            labels: Vec::new(),
             output_directory: "/data/output".to_owned(),
             output_bytes_max: 64 << 20,
             path: "/bin".to_owned(),

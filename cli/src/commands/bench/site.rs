@@ -115,6 +115,8 @@ impl Site {
         let mut jobs = Vec::with_capacity(manifests.len());
         let puts = manifests.into_iter().map(|manifest| {
             ledger::Command::PutJob(PutJob {
+                shards: None,
+
                 manifest,
                 cut_over: clock::now(),
                 settle: None,

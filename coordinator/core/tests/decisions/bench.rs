@@ -442,6 +442,7 @@ pub(crate) fn attach(holds: &[Token]) -> Attach {
         supervisor_incarnation: Incarnation(2),
         swept: true,
         slots: 4,
+        labels: Vec::new(),
         wall: WallMs(0),
         attempts: holds.to_vec(),
     }

@@ -24,7 +24,7 @@ fn challenge(bench: &mut Bench, name: &str) -> ConnId {
 
 fn standings(bench: &Bench) -> Vec<Standing> {
     let hosts = bench.core.hosts(bench.now);
-    hosts.into_iter().map(|host| host.standing).collect()
+    hosts.map(|host| host.standing).collect()
 }
 
 fn is_refusal(body: &CoordinatorBody) -> bool {

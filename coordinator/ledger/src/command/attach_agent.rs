@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use protocol::attempt::AttemptOutcome;
-use protocol::message::{FRAME_BYTES_MAX, Incarnation, SLOTS_MAX};
-use protocol::{AgentId, AgentName, Rule, SessionId, Token};
+use protocol::message::{FRAME_BYTES_MAX, Incarnation, LABELS_MAX, SLOTS_MAX};
+use protocol::{AgentId, AgentName, Label, Rule, SessionId, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, TEXT_BYTES_MAX, malformed};
@@ -34,6 +34,8 @@ pub struct AttachAgent {
     pub supervisor: Incarnation,
     pub swept: bool,
     pub slots: u32,
+    /// In any order.
+    pub labels: Vec<Label>,
     /// Attempts in the supervisor's table, running or ended.
     pub holds: Vec<Token>,
 }
@@ -84,6 +86,12 @@ impl AttachAgent {
                 self.slots
             )));
         }
+        if self.labels.len() > LABELS_MAX {
+            let labels = self.labels.len();
+            return Err(malformed(format!(
+                "{labels} labels, more than {LABELS_MAX}"
+            )));
+        }
         // A table reaches the coordinator in one frame.
         if self.holds.len() > FRAME_BYTES_MAX || self.boot_id.len() > TEXT_BYTES_MAX {
             return Err(malformed("an attach that no frame can have carried"));
@@ -104,6 +112,9 @@ impl AttachAgent {
         if let Some(before) = known.and_then(|agent| agent.row.session) {
             context.end_session(before)?;
         }
+        let labels: BTreeSet<Label> = self.labels.iter().cloned().collect();
+        // What an operator has said of a host outlives its sessions.
+        let known = known.filter(|_| context.rules.on(Rule::CordonHolds));
         context.write_agent(&Agent {
             row: AgentRow {
                 agent_id,
@@ -112,10 +123,13 @@ impl AttachAgent {
                 boot_id: self.boot_id.clone(),
                 supervisor: self.supervisor,
                 slots: self.slots,
+                labels: labels.into_iter().collect(),
                 barred: None,
+                cordon: known.and_then(|agent| agent.row.cordon),
                 silent_reigns: 0,
             },
             barred_reason: None,
+            cordoned: known.and_then(|agent| agent.cordoned.clone()),
         })?;
         context.settle_alert(AlertKind::FlappingLeader, On::Agent(agent_id))?;
         context.insert_session(&Session {

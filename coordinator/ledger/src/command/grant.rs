@@ -1,4 +1,4 @@
-use protocol::{RunId, SessionId, Token};
+use protocol::{ResourceName, Rule, RunId, SessionId, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
@@ -13,12 +13,17 @@ pub struct Grant {
     pub run_id: RunId,
     pub shard: u32,
     pub session: SessionId,
+    /// Units of resources that one shard of its manifest takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<(ResourceName, u32)>,
 }
 
 impl Grant {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let (mut run, mut shard) = context.placeable(self.run_id, self.shard)?;
         let agent = context.agent_of_live_session(self.session)?;
+        context.take_units(&self.uses, context.rules.on(Rule::ResourcesBounded))?;
+        shard.holds = self.uses.clone();
 
         let token = Token(context.meta.mint_position());
         let earlier = shard.token.replace(token);
@@ -60,6 +65,14 @@ impl Context<'_> {
         }
         if agent.row.session != Some(session) {
             return Err(gone().into());
+        }
+        if let Some(cordon) = agent
+            .row
+            .cordon
+            .filter(|_| self.rules.on(Rule::CordonHolds))
+        {
+            let name = agent.row.name;
+            return Err(Refusal::Cordoned { name, cordon }.into());
         }
         Ok(agent)
     }
@@ -106,6 +119,7 @@ mod tests {
             run_id,
             shard,
             session,
+            uses: Vec::new(),
         };
         assert_eq!(
             bed.refused(grant(RunId(9), 0, session)),

@@ -12,7 +12,9 @@ mod become_active;
 mod cancel_run;
 mod clear_alert;
 mod confirm;
+mod cordon_agent;
 mod delete_job;
+mod delete_resource;
 mod end_session;
 mod expire;
 mod finish;
@@ -22,6 +24,7 @@ mod manual_run;
 mod mark_started;
 mod pause_job;
 mod put_job;
+mod put_resource;
 mod quarantine;
 mod raise_alert;
 mod redo;
@@ -31,6 +34,7 @@ mod resume_job;
 mod revoke_agent;
 mod settle_alerts;
 mod skip_waiting;
+mod uncordon_agent;
 mod unplaceable;
 
 pub use admit::Admit;
@@ -39,7 +43,9 @@ pub use become_active::BecomeActive;
 pub use cancel_run::CancelRun;
 pub use clear_alert::ClearAlert;
 pub use confirm::{Confirm, Verdict};
+pub use cordon_agent::CordonAgent;
 pub use delete_job::DeleteJob;
+pub use delete_resource::DeleteResource;
 pub use end_session::EndSession;
 pub use expire::Expire;
 pub use finish::Finish;
@@ -50,6 +56,7 @@ pub use mark_started::MarkStarted;
 pub use pause_job::PauseJob;
 pub(crate) use put_job::PutCase;
 pub use put_job::{PutJob, Settlement};
+pub use put_resource::PutResource;
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};
 pub use redo::Redo;
@@ -59,6 +66,7 @@ pub use resume_job::ResumeJob;
 pub use revoke_agent::RevokeAgent;
 pub use settle_alerts::{Over, SettleAlerts};
 pub use skip_waiting::SkipWaiting;
+pub use uncordon_agent::UncordonAgent;
 pub use unplaceable::Unplaceable;
 
 pub use crate::tables::record::On;
@@ -96,6 +104,10 @@ pub enum Command {
     EndSession(EndSession),
     Quarantine(Quarantine),
     RevokeAgent(RevokeAgent),
+    CordonAgent(CordonAgent),
+    UncordonAgent(UncordonAgent),
+    PutResource(PutResource),
+    DeleteResource(DeleteResource),
     ManualRun(ManualRun),
     Rerun(Rerun),
     Redo(Redo),

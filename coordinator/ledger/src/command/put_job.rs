@@ -18,6 +18,9 @@ use crate::tables::record::{Audit, On};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PutJob {
     pub manifest: Manifest,
+    /// What the proposer has computed where the manifest leaves the number of shards to be computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u32>,
     /// Last instant of the old version's interval (inclusive); the new one begins after it.
     pub cut_over: WallMs,
     /// What the proposer decided about the old version's owed instants; `None` where it knew no
@@ -48,14 +51,6 @@ pub(crate) enum PutCase {
 
 impl PutJob {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        match self.manifest.shards {
-            Shards::Fixed(1..=SHARDS_MAX) => {}
-            shards => {
-                return Err(malformed(format!(
-                    "{shards:?}: a job has 1 to {SHARDS_MAX} shards"
-                )));
-            }
-        }
         let case = self.case(context)?;
         if let PutCase::Change(job) = &case
             && self.is_in_force(context, job)?
@@ -63,6 +58,7 @@ impl PutJob {
             return Ok(done(job, PutKind::Unchanged));
         }
         self.compare_version(&case)?;
+        context.check_uses(&self.manifest)?;
         let (job, kind) = match case {
             PutCase::Create => (self.create(context)?, PutKind::Created),
             PutCase::Revive(job) => (self.revive(context, job)?, PutKind::Revived),
@@ -79,6 +75,18 @@ impl PutJob {
             reason: None,
         })?;
         Ok(done(&job, kind))
+    }
+
+    /// How many shards its runs have: frozen in this version.
+    fn shards(&self) -> Result<u32, Stop> {
+        match (self.manifest.shards.fixed(), self.shards) {
+            (Some(shards @ 1..=SHARDS_MAX), None) | (None, Some(shards @ 1..=SHARDS_MAX)) => {
+                Ok(shards)
+            }
+            (fixed, computed) => Err(malformed(format!(
+                "{fixed:?} shards written and {computed:?} computed: one of them, 1 to {SHARDS_MAX}"
+            ))),
+        }
     }
 
     fn case(&self, context: &Context<'_>) -> Result<PutCase, Stop> {
@@ -172,7 +180,8 @@ impl PutJob {
             starts: job.fired_through,
             manifest: Arc::from(self.manifest.to_json()),
         };
-        context.insert_version(&version, &self.manifest, clip(&self.by))
+        let shards = self.shards()?;
+        context.insert_version(&version, &self.manifest, shards, clip(&self.by))
     }
 }
 
@@ -273,6 +282,7 @@ fn name_retired(name: &str, job: &JobRow) -> Stop {
 
 #[cfg(test)]
 mod tests {
+    use jobs::Shards;
     use protocol::{JobId, RunId};
 
     use super::*;
@@ -282,6 +292,8 @@ mod tests {
 
     fn put(name: &str, yaml: &str, cut_over: i64) -> PutJob {
         PutJob {
+            shards: None,
+
             manifest: manifest(name, yaml),
             cut_over: WallMs(cut_over * MINUTE),
             settle: None,

@@ -173,6 +173,8 @@ mod tests {
         let job = bed.job("");
         pause(&mut bed, job);
         let put = |settle| PutJob {
+            shards: None,
+
             manifest: manifest("team/other", "renamed_from: team/job"),
             cut_over: WallMs(50 * MINUTE),
             settle: Some(settle),

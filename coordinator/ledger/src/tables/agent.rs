@@ -1,24 +1,43 @@
 //! Agents and their sessions.
 
+use std::sync::Arc;
+
 use protocol::message::Incarnation;
 use protocol::names::NameError;
-use protocol::{AgentId, AgentName, SessionId, WallMs};
+use protocol::{AgentId, AgentName, Label, SessionId, WallMs};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
 use crate::codes::{Coded, coded_option, damaged};
 use crate::outcome::Refusal;
-use crate::rows::{AgentRow, Bar};
+use crate::rows::{AgentRow, Bar, Cordon};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agent {
     pub(crate) row: AgentRow,
     /// Why it is barred, in words.
     pub(crate) barred_reason: Option<String>,
+    /// Who cordoned it and why, where it is cordoned.
+    pub(crate) cordoned: Option<Cordoned>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cordoned {
+    pub(crate) by: String,
+    pub(crate) reason: String,
 }
 
 impl Agent {
+    /// Why it gets no work, in words, where a person or a rule has decided so.
+    pub(crate) fn why_out_of_service(&self) -> Option<String> {
+        if self.row.barred.is_some() {
+            return self.barred_reason.clone();
+        }
+        let cordoned = self.cordoned.as_ref()?;
+        Some(format!("by {}: {}", cordoned.by, cordoned.reason))
+    }
+
     /// Why it is served no more, if that is so.
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         let reason = self.barred_reason.clone().unwrap_or_default();
@@ -41,10 +60,15 @@ pub(crate) struct Session {
     pub(crate) ended_at: Option<WallMs>,
 }
 
-const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, barred, \
-     barred_reason, silent_reigns";
+const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, labels, \
+     barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns";
 
 fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
+    let cordon = coded_option(row, 9)?;
+    let cordoned = cordon.map(|_: Cordon| -> rusqlite::Result<Cordoned> {
+        let (by, reason) = (row.get(10)?, row.get(11)?);
+        Ok(Cordoned { by, reason })
+    });
     Ok(Agent {
         row: AgentRow {
             agent_id: AgentId(row.get(0)?),
@@ -53,11 +77,23 @@ fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
             boot_id: row.get(3)?,
             supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
             slots: row.get(5)?,
-            barred: coded_option(row, 6)?,
-            silent_reigns: row.get(8)?,
+            labels: read_labels(row, 6)?,
+            barred: coded_option(row, 7)?,
+            cordon,
+            silent_reigns: row.get(12)?,
         },
-        barred_reason: row.get(7)?,
+        barred_reason: row.get(8)?,
+        cordoned: cordoned.transpose()?,
     })
+}
+
+fn read_labels(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<[Label]>> {
+    match row.get_ref(column)?.as_str()? {
+        "[]" => Ok(Arc::from([])),
+        text => serde_json::from_str::<Vec<Label>>(text)
+            .map(Arc::from)
+            .map_err(|error| damaged(column, Type::Text, &error.to_string())),
+    }
 }
 
 pub(crate) fn read_agent_name(row: &Row<'_>, column: usize) -> rusqlite::Result<AgentName> {
@@ -101,10 +137,11 @@ impl Context<'_> {
         let row = &agent.row;
         self.conn
             .prepare_cached(
-                "INSERT INTO agents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                "INSERT INTO agents
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
                  ON CONFLICT (agent_id) DO UPDATE SET session = ?3, boot_id = ?4,
-                    supervisor = ?5, slots = ?6, barred = ?7, barred_reason = ?8,
-                    silent_reigns = ?9",
+                    supervisor = ?5, slots = ?6, labels = ?7, barred = ?8, barred_reason = ?9,
+                    cordon = ?10, cordon_by = ?11, cordon_reason = ?12, silent_reigns = ?13",
             )?
             .execute(params![
                 row.agent_id.0,
@@ -113,8 +150,12 @@ impl Context<'_> {
                 row.boot_id,
                 row.supervisor.0.cast_signed(),
                 row.slots,
+                serde_json::to_string(&row.labels[..]).expect("a list of strings is always JSON"),
                 row.barred.map(Bar::code),
                 agent.barred_reason,
+                row.cordon.map(Cordon::code),
+                agent.cordoned.as_ref().map(|cordoned| &cordoned.by),
+                agent.cordoned.as_ref().map(|cordoned| &cordoned.reason),
                 row.silent_reigns,
             ])?;
         self.changes.agent(row);
@@ -133,6 +174,7 @@ impl Context<'_> {
             None => Agent {
                 row: AgentRow::never_attached(self.meta.mint_agent(), name.clone()),
                 barred_reason: None,
+                cordoned: None,
             },
         };
         if let Some(session) = agent.row.session.take() {

@@ -15,6 +15,7 @@ use crate::apply::{Context, Stop};
 use crate::codes::{Coded, coded, damaged};
 use crate::outcome::Refusal;
 use crate::rows::{JobRow, VersionRow};
+use crate::tables::resource::write_units;
 
 /// What a version's manifest says to `apply`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,9 +179,12 @@ impl Context<'_> {
         &mut self,
         row: &VersionRow,
         manifest: &Manifest,
+        shards: u32,
         by: &str,
     ) -> Result<(), Stop> {
-        let policy = Policy::of(manifest);
+        let policy = Policy::of(manifest, shards);
+        let uses = manifest.needs.uses.iter();
+        let uses: Vec<_> = uses.map(|(name, n)| (name.clone(), *n)).collect();
         let backoff: Vec<i64> = policy.backoff.iter().map(|length| length.0).collect();
         self.conn
             .prepare_cached(
@@ -200,6 +204,7 @@ impl Context<'_> {
                 policy.timeout.0,
                 self.at.0,
                 by,
+                write_units(&uses),
             ])?;
         self.changes.version(row);
         Ok(())
@@ -257,10 +262,9 @@ fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
 }
 
 impl Policy {
-    pub(crate) fn of(manifest: &Manifest) -> Policy {
+    pub(crate) fn of(manifest: &Manifest, shards: u32) -> Policy {
         Policy {
-            // A put refuses what nobody has computed.
-            shards: manifest.shards.fixed().unwrap_or(0),
+            shards,
             overlap: manifest.overlap,
             safe: manifest.safe,
             retry_at_most: manifest.retry_at_most,

@@ -6,5 +6,6 @@ pub(crate) mod alert;
 pub(crate) mod attempt;
 pub(crate) mod job;
 pub(crate) mod record;
+pub(crate) mod resource;
 pub(crate) mod run;
 pub(crate) mod shard;

@@ -28,6 +28,8 @@ pub enum On {
     Job(JobId),
     Run(JobId, RunId),
     Agent(AgentId),
+    /// What is none of these, and stands in the reason.
+    Nothing,
 }
 
 impl On {

@@ -9,6 +9,7 @@ use crate::apply::{Context, Stop};
 use crate::codes::{Coded, ShardKind, coded, damaged};
 use crate::outcome::Refusal;
 use crate::rows::{Lease, ShardRow, ShardState};
+use crate::tables::resource::{Units, read_units, write_units};
 use crate::tables::run::Run;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) struct Shard {
     pub(crate) token: Option<Token>,
     /// A rerun was asked for while the lease was being cancelled: pending again when it ends.
     pub(crate) again: bool,
+    /// Of resources, while it is leased.
+    pub(crate) holds: Units,
 }
 
 impl Shard {
@@ -35,14 +38,12 @@ impl Shard {
             },
             token: None,
             again: false,
+            holds: Vec::new(),
         }
     }
 
     pub(crate) const fn lease(&self) -> Option<Lease> {
-        match self.row.state {
-            ShardState::Leased(lease) => Some(lease),
-            _ => None,
-        }
+        self.row.state.lease()
     }
 
     /// A new start of its counters, for a new execution or a person's "again".
@@ -64,7 +65,7 @@ impl Shard {
 
 pub(crate) const SHARD_COLUMNS: &str = "s.run_id, s.shard, s.state, s.reason, s.since, \
      s.delay_ms, s.token, s.agent_id, s.cancelling, s.again, s.retries_used, s.free_ends, \
-     s.attempts";
+     s.attempts, s.holds";
 
 /// Reads [`SHARD_COLUMNS`].
 pub(crate) fn read_shard(row: &Row<'_>) -> rusqlite::Result<Shard> {
@@ -95,6 +96,7 @@ pub(crate) fn read_shard(row: &Row<'_>) -> rusqlite::Result<Shard> {
         },
         token,
         again: row.get(9)?,
+        holds: read_units(row, 13)?,
     })
 }
 
@@ -152,15 +154,13 @@ impl Context<'_> {
         Ok(list_shards(self.conn, run_id)?)
     }
 
-    /// The leases that an agent holds. Leases live in running runs only, which are few.
+    /// The leases that an agent holds.
     pub(crate) fn leases_of(&self, agent_id: AgentId) -> Result<Vec<Shard>, Stop> {
         Ok(self
             .conn
             .prepare_cached(&format!(
-                "SELECT {SHARD_COLUMNS} FROM runs r INDEXED BY runs_open
-                 CROSS JOIN shards s ON s.run_id = r.run_id
-                 WHERE r.state < 4 AND r.state = 2 AND s.state = 1 AND s.agent_id = ?1
-                 ORDER BY s.run_id, s.shard"
+                "SELECT {SHARD_COLUMNS} FROM shards s INDEXED BY shards_leased
+                 WHERE s.agent_id = ?1 ORDER BY s.run_id, s.shard"
             ))?
             .query_map([agent_id.0], read_shard)?
             .collect::<Result<_, _>>()?)
@@ -182,6 +182,10 @@ impl Context<'_> {
     ) -> Result<(), Stop> {
         run.tally.remove(&shard.row.state);
         run.tally.add(&to);
+        if to.lease().is_none() && !shard.holds.is_empty() {
+            let held = std::mem::take(&mut shard.holds);
+            self.give_back_units(&held)?;
+        }
         shard.row.state = to;
         shard.row.reason = reason;
         self.write_shard("REPLACE", shard)
@@ -192,7 +196,7 @@ impl Context<'_> {
         let (kind, since, delay, agent, cancelling) = state_columns(&row.state);
         self.conn
             .prepare_cached(&format!(
-                "{verb} INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+                "{verb} INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
             ))?
             .execute(params![
                 row.run_id.0,
@@ -208,6 +212,7 @@ impl Context<'_> {
                 row.retries_used,
                 row.free_ends,
                 row.attempts,
+                write_units(&shard.holds),
             ])?;
         self.changes.shard(row);
         Ok(())

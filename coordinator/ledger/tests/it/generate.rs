@@ -1,12 +1,13 @@
 //! Commands for a state: mostly such as fit it, often such as nearly do, sometimes absurd ones.
 
 use ledger::command::{
-    Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, Decision,
-    DeleteJob, EndSession, Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, On,
-    Over, PauseJob, PutJob, Quarantine, RaiseAlert, Redo, Remind, Rerun, RerunScope, ResumeJob,
-    RevokeAgent, SettleAlerts, Settlement, SkipWaiting, Unplaceable, Verdict,
+    Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
+    Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, GapReason, Grant,
+    ManualRun, MarkStarted, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
+    Remind, Rerun, RerunScope, ResumeJob, RevokeAgent, SettleAlerts, Settlement, SkipWaiting,
+    UncordonAgent, Unplaceable, Verdict,
 };
-use ledger::{Command, Proposal, RunState, ShardState, WorkingSet};
+use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
@@ -139,6 +140,11 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
                 run_id,
                 shard,
                 session,
+                uses: if !set.resources.is_empty() && c.one_in(3) {
+                    vec![("db".parse().unwrap(), 2)]
+                } else {
+                    Vec::new()
+                },
             })
         }
         18 => {
@@ -162,7 +168,7 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
                 reason,
             })
         }
-        23..25 => Command::AttachAgent(attach(c, set, past)),
+        23 | 24 => Command::AttachAgent(attach(c, set, past)),
         25 => Command::EndSession(EndSession {
             session: session(c, set),
         }),
@@ -243,13 +249,29 @@ fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
 }
 
 fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
-    if c.one_in(4) {
-        let name = c.pick(&["h1", "h8", "h9"]).parse().unwrap();
+    if !c.one_in(4) {
+        let name = c.pick(&["h1", "h2", "h3", "h8"]).parse().unwrap();
         let (by, reason) = (c.text(), c.text());
-        return if c.one_in(2) {
-            Command::Quarantine(Quarantine { name, reason })
-        } else {
-            Command::RevokeAgent(RevokeAgent { name, by, reason })
+        let cordon = c.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]);
+        return match c.byte() % 9 {
+            5 | 6 => Command::PutResource(PutResource {
+                name: "db".parse().unwrap(),
+                capacity: c.pick(&[2, 3, 5, 0]),
+                by,
+            }),
+            7 | 8 => Command::DeleteResource(DeleteResource {
+                name: "db".parse().unwrap(),
+                by,
+            }),
+            0 => Command::Quarantine(Quarantine { name, reason }),
+            1 => Command::RevokeAgent(RevokeAgent { name, by, reason }),
+            2 | 3 => Command::UncordonAgent(UncordonAgent { name, by }),
+            _ => Command::CordonAgent(CordonAgent {
+                name,
+                cordon,
+                by,
+                reason,
+            }),
         };
     }
     let kind = c.pick(&[
@@ -300,6 +322,9 @@ fn put_job(c: &mut Choices, set: &WorkingSet) -> PutJob {
     if c.one_in(16) {
         manifest.shards = jobs::Shards::Fixed(c.pick(&[0, u32::MAX]));
     }
+    if !set.resources.is_empty() && c.one_in(3) {
+        manifest.needs.uses.insert("db".parse().unwrap(), 2);
+    }
     let known = |name: &str| set.jobs.values().find(|job| job.name.as_str() == name);
     let before = manifest
         .renamed_from
@@ -307,6 +332,7 @@ fn put_job(c: &mut Choices, set: &WorkingSet) -> PutJob {
         .and_then(|old| known(old.as_str()));
     let job_id = known(name).or(before).map(|job| job.job_id);
     PutJob {
+        shards: c.pick(&[None, None, None, None, None, None, Some(0), Some(3)]),
         manifest,
         cut_over: job_id.map_or(WallMs(0), |job_id| through(c, set, job_id)),
         settle: job_id.map(|job_id| settlement(c, set, job_id)),
@@ -434,6 +460,7 @@ fn attach(c: &mut Choices, set: &WorkingSet, past: &Past) -> AttachAgent {
         supervisor: Incarnation(c.pick(&[1, 1, u64::MAX])),
         swept: c.one_in(2),
         slots: c.pick(&[4, 4, 4, 0, u32::MAX]),
+        labels: c.pick(&["ssd", "jdk17"]).parse().into_iter().collect(),
         holds,
     }
 }

@@ -57,6 +57,8 @@ fn put(manifest: jobs::Manifest) -> Proposal {
     at(
         0,
         Command::PutJob(PutJob {
+            shards: None,
+
             manifest,
             cut_over: WallMs(0),
             settle: None,

@@ -37,6 +37,7 @@ pub(crate) fn attach(store: &mut Store) -> (AgentId, SessionId) {
         agent: Incarnation(1),
         supervisor: Incarnation(2),
         swept: true,
+        labels: Vec::new(),
         slots: 8,
         holds: Vec::new(),
     };
@@ -54,6 +55,7 @@ fn grant(store: &mut Store, run: i64, shard: u32, session: SessionId) -> Token {
         run_id,
         shard,
         session,
+        uses: Vec::new(),
     });
     match ok(store, at(run, grant)) {
         Done::Granted { token, .. } => token,
@@ -368,6 +370,8 @@ fn a_put_is_previewed_as_it_then_comes() {
     };
     let settled = |manifest: &jobs::Manifest, before: Option<u32>| {
         let put = PutJob {
+            shards: None,
+
             manifest: manifest.clone(),
             cut_over: WallMs(0),
             settle: before.map(|version| Settlement {

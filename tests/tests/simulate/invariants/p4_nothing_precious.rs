@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use ledger::{RunState, ShardState};
+use ledger::{AgentRow, RunState, ShardState, VersionRow};
+use protocol::AgentName;
 
 use super::tables::{Tables, number, number_or_null};
 use crate::invariants::{self, p1_no_silence, p7_bounded};
-use crate::world::people::Job;
+use crate::world::people::{self, Job};
 use crate::world::{Held, World};
 
 /// What is not finished yet; empty when the world has come to rest.
@@ -74,6 +75,7 @@ const REST_MS: i64 = 45 * 60_000;
 pub fn heal(world: &mut World) -> Held {
     world.heal_everything();
     world.let_processes_finish();
+    put_back_into_service(world)?;
     // Long enough for a clock that was just set right to be believed, and for what is due.
     world.run_for(4 * 60_000)?;
     p1_no_silence::audit_watermarks(world);
@@ -102,6 +104,27 @@ pub fn heal(world: &mut World) -> Held {
     world.require(same, "P3", "the same commands give the same ledger", || {
         "the log, replayed, gives another ledger".to_owned()
     });
+    world.holds()
+}
+
+/// What operators have taken away they give back, and what is asked for is there.
+fn put_back_into_service(world: &mut World) -> Held {
+    let set = &world.truth.set;
+    let asks = |version: &VersionRow| version.manifest.contains("\"ssd\"");
+    if set.versions.values().any(asks) {
+        world.add_labelled_host(4, &["ssd"]);
+        world.run_for(10_000)?;
+    }
+    let cordoned: Vec<AgentName> = world.truth.cordoned.iter().cloned().collect();
+    for name in cordoned {
+        let barred = |agent: &AgentRow| agent.name == name && agent.barred.is_some();
+        if !world.truth.set.agents.values().any(barred) {
+            world.must(people::uncordon(&name))?;
+        }
+    }
+    if !world.truth.set.resources.is_empty() {
+        world.must(people::put_resource("db", 100))?;
+    }
     world.holds()
 }
 

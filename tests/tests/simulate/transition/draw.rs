@@ -1,7 +1,7 @@
 //! How what happens next is drawn from a seed and the world as it is.
 
-use ledger::RunState;
 use ledger::command::{RerunScope, Verdict};
+use ledger::{Cordon, RunState};
 use protocol::{RunId, WallMs};
 
 use super::Transition;
@@ -62,7 +62,15 @@ fn draw_for_host(world: &mut World) -> Transition {
     let host = world.rng.index(world.hosts.len());
     let few_hosts = world.hosts.len() < 7;
     let rng = &mut world.rng;
-    match rng.between(0, 18) {
+    match rng.between(0, 21) {
+        19 => Transition::Cordon {
+            host,
+            cordon: rng.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]),
+        },
+        20 => Transition::Uncordon { host },
+        21 => Transition::SetResource {
+            capacity: rng.between(0, 6) as u32,
+        },
         0 => Transition::KillAgent {
             host,
             down_ms: rng.span(100, 60_000),
@@ -261,6 +269,13 @@ pub fn any_job(world: &mut World) -> Job {
         timeout_s: rng.pick(&[20, 60, 300]),
         takeover_s: rng.pick(&[15, 15, 60, 60, 600]),
         start_deadline_s: rng.one_in(4).then(|| rng.between(5, 600) as u32),
+        labels: if rng.one_in(6) {
+            vec!["ssd"]
+        } else {
+            Vec::new()
+        },
+        uses: rng.one_in(5).then(|| rng.between(1, 3) as u32),
+        priority: rng.pick(&[50, 50, 0, 90]),
         purpose: format!("drawn {}", rng.between(0, 3)),
     }
 }

@@ -46,6 +46,7 @@ impl World {
         let config = Config {
             incarnation: Incarnation(generation),
             slots: self.hosts[host].slots,
+            labels: self.hosts[host].labels.clone(),
             output_directory: "/var/lib/matins/output".to_owned(),
             output_bytes_max: 64 << 20,
             path: "/usr/bin:/bin".to_owned(),

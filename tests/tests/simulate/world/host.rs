@@ -11,7 +11,7 @@ use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
 use protocol::supervisor::{Event as Word, Request, SpawnFault};
-use protocol::{AgentName, BootMs, Now, Rule, Token};
+use protocol::{AgentName, BootMs, Label, Now, Rule, Token};
 
 use super::agent::AgentShell;
 use super::clock::Clock;
@@ -29,6 +29,7 @@ pub struct Host {
     /// The whole machine stands still: nothing on it runs, its clocks go on.
     pub stalled: bool,
     pub slots: u32,
+    pub labels: Vec<Label>,
     pub agent: Option<AgentShell>,
     pub supervisor: Option<SupervisorShell>,
     /// The coordinator process that it dials instead of the one in front.
@@ -72,6 +73,7 @@ impl Host {
             boots: 1,
             stalled: false,
             slots,
+            labels: Vec::new(),
             agent: None,
             supervisor: None,
             dials: None,

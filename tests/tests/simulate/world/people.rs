@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coordinator_core::{Request, RequestError};
 use jobs::Manifest;
 use ledger::command::{RerunScope, Verdict};
-use ledger::{Done, JobRow, RunRow};
+use ledger::{Cordon, Done, JobRow, RunRow};
 use protocol::{AgentName, JobName, RunId, WallMs};
 use serde_json::json;
 
@@ -28,6 +28,10 @@ pub struct Job {
     pub timeout_s: u32,
     pub takeover_s: u32,
     pub start_deadline_s: Option<u32>,
+    pub labels: Vec<&'static str>,
+    /// Units of the resource `db`.
+    pub uses: Option<u32>,
+    pub priority: u8,
     /// Makes a version of it that differs in nothing that matters.
     pub purpose: String,
 }
@@ -56,6 +60,9 @@ impl Job {
             timeout_s: 300,
             takeover_s: 60,
             start_deadline_s: None,
+            labels: Vec::new(),
+            uses: None,
+            priority: 50,
             purpose: "to be simulated".to_owned(),
         }
     }
@@ -95,9 +102,14 @@ impl Job {
             "shards": self.shards,
             "retry": { "at_most": self.retries, "backoff": backoff },
             "takeover_after": seconds(self.takeover_s),
+            "needs": { "labels": self.labels },
+            "priority": self.priority,
             "params": { "who": EVERYBODY },
             "run": { "exec": ["/bin/job", "{shard}/{shards}", "{params.who}"] },
         });
+        if let Some(units) = self.uses {
+            manifest["needs"]["uses"] = json!({ "db": units });
+        }
         if let Some(old) = &self.renamed_from {
             manifest["renamed_from"] = json!(old);
         }
@@ -267,6 +279,30 @@ pub fn revoke(agent: AgentName) -> Request {
         agent,
         by: BY.to_owned(),
         reason: "its disk was sold".to_owned(),
+    }
+}
+
+pub fn cordon(agent: &AgentName, cordon: Cordon) -> Request {
+    Request::Cordon {
+        agent: agent.clone(),
+        cordon,
+        by: BY.to_owned(),
+        reason: "a new disk".to_owned(),
+    }
+}
+
+pub fn uncordon(agent: &AgentName) -> Request {
+    Request::Uncordon {
+        agent: agent.clone(),
+        by: BY.to_owned(),
+    }
+}
+
+pub fn put_resource(resource: &str, capacity: u32) -> Request {
+    Request::PutResource {
+        resource: resource.parse().expect("a good name"),
+        capacity,
+        by: BY.to_owned(),
     }
 }
 

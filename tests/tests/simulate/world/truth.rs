@@ -25,6 +25,8 @@ pub struct Truth {
     pub safe: BTreeMap<(JobId, u32), bool>,
     /// Leases whose expiry any core has ever proposed.
     pub expiry_proposed: std::collections::BTreeSet<Token>,
+    /// Hosts that operators have taken out of service.
+    pub cordoned: std::collections::BTreeSet<AgentName>,
 }
 
 /// What is known of a run for ever.
@@ -145,7 +147,12 @@ impl Truth {
                 let safe = jobs::Manifest::from_json(&version.manifest).is_ok_and(|m| m.safe);
                 self.safe.insert((version.job_id, version.version), safe);
             }
-            Change::Epoch(_) | Change::Job(_) | Change::Shard(_) | Change::Agent(_) => {}
+            Change::Epoch(_)
+            | Change::Job(_)
+            | Change::Shard(_)
+            | Change::Agent(_)
+            | Change::Resource(_)
+            | Change::NoResource(_) => {}
         }
         self.set.absorb(change);
     }

@@ -1,0 +1,109 @@
+use protocol::AgentName;
+use serde::{Deserialize, Serialize};
+
+use crate::apply::{Context, Stop, clip};
+use crate::outcome::{Done, Refusal};
+use crate::rows::Bar;
+use crate::tables::record::{Audit, On};
+
+/// An operator puts a host back into service. That ends a cordon, a drain and a quarantine: who has
+/// seen to it that one process speaks under the name need not issue a new certificate. Should two
+/// be found again, both are quarantined again. What was revoked stays so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncordonAgent {
+    pub name: AgentName,
+    pub by: String,
+}
+
+impl UncordonAgent {
+    pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
+        let Some(mut agent) = context.agent_named(&self.name)? else {
+            let name = self.name.clone();
+            return Err(Refusal::NoAgentNamed { name }.into());
+        };
+        if agent.row.barred == Some(Bar::Revoked) {
+            let reason = agent.barred_reason.unwrap_or_default();
+            return Err(Refusal::Revoked { reason }.into());
+        }
+        let changed = agent.row.barred.is_some() || agent.row.cordon.is_some();
+        if changed {
+            agent.row.barred = None;
+            agent.barred_reason = None;
+            agent.row.cordon = None;
+            agent.cordoned = None;
+            context.write_agent(&agent)?;
+            context.audit(Audit {
+                by: clip(&self.by),
+                action: "uncordon agent",
+                on: On::Agent(agent.row.agent_id),
+                reason: None,
+            })?;
+        }
+        Ok(Done::AgentUncordoned { changed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Quarantine, RevokeAgent};
+    use crate::testing::{Bed, attach};
+
+    fn uncordon(name: &str) -> UncordonAgent {
+        UncordonAgent {
+            name: name.parse().unwrap(),
+            by: "ada".to_owned(),
+        }
+    }
+
+    fn quarantine() -> Quarantine {
+        Quarantine {
+            name: "h1".parse().unwrap(),
+            reason: "two".to_owned(),
+        }
+    }
+
+    #[test]
+    fn it_lifts_a_quarantine_which_can_come_again() {
+        let mut bed = Bed::new();
+        bed.attach(attach("h1"));
+        bed.ok(quarantine());
+        assert_eq!(
+            bed.ok(uncordon("h1")),
+            Done::AgentUncordoned { changed: true }
+        );
+        bed.attach(attach("h1"));
+        bed.ok(quarantine());
+        assert!(matches!(
+            bed.refused(attach("h1")),
+            Refusal::Quarantined { .. }
+        ));
+    }
+
+    #[test]
+    fn a_revocation_stays_and_nothing_is_changed_twice() {
+        let mut bed = Bed::new();
+        assert!(matches!(
+            bed.refused(uncordon("h1")),
+            Refusal::NoAgentNamed { .. }
+        ));
+        bed.attach(attach("h1"));
+        assert_eq!(
+            bed.ok(uncordon("h1")),
+            Done::AgentUncordoned { changed: false }
+        );
+        bed.ok(RevokeAgent {
+            name: "h1".parse().unwrap(),
+            by: "ada".to_owned(),
+            reason: "sold".to_owned(),
+        });
+        assert!(matches!(
+            bed.refused(uncordon("h1")),
+            Refusal::Revoked { .. }
+        ));
+        assert_eq!(
+            bed.view("SELECT action FROM audit_view WHERE agent IS NOT NULL"),
+            ["revoke agent"]
+        );
+    }
+}

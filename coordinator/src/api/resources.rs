@@ -1,0 +1,62 @@
+//! What shards share, and of which there is only so much.
+
+use axum::Json;
+use axum::extract::State;
+use coordinator_core::Request;
+use ledger::Done;
+use protocol::api::{DeleteResourceAnswer, DeleteResourceRequest, PutResourceRequest, Resource};
+
+use super::Api;
+use super::error::ApiError;
+use super::input::{Entity, ResourcePath, check_asker};
+use super::jobs::out_of_place;
+
+/// `GET /api/v1/resources`: by name.
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Vec<Resource>>, ApiError> {
+    let read = ledger::Reader::resources;
+    Ok(Json(api.readers.read("listing the resources", read).await?))
+}
+
+/// `PUT /api/v1/resources/{name}`
+pub(super) async fn put(
+    State(api): State<Api>,
+    ResourcePath(name): ResourcePath,
+    Entity(body): Entity<PutResourceRequest>,
+) -> Result<Json<Resource>, ApiError> {
+    let what = format!("setting resource {}", name.as_str());
+    check_asker(&what, &body.by, None)?;
+    let capacity = body.capacity;
+    let request = Request::PutResource {
+        resource: name.clone(),
+        capacity,
+        by: body.by,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::ResourcePut { in_use } => Ok(Json(Resource {
+            resource: name.as_str().to_owned(),
+            capacity,
+            in_use,
+        })),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// `DELETE /api/v1/resources/{name}`
+pub(super) async fn delete(
+    State(api): State<Api>,
+    ResourcePath(name): ResourcePath,
+    Entity(body): Entity<DeleteResourceRequest>,
+) -> Result<Json<DeleteResourceAnswer>, ApiError> {
+    let what = format!("deleting resource {}", name.as_str());
+    check_asker(&what, &body.by, None)?;
+    let request = Request::DeleteResource {
+        resource: name.clone(),
+        by: body.by,
+    };
+    match api.carry_out(&what, request).await? {
+        Done::ResourceDeleted => Ok(Json(DeleteResourceAnswer {
+            resource: name.as_str().to_owned(),
+        })),
+        other => Err(out_of_place(&what, &other)),
+    }
+}
