@@ -30,7 +30,7 @@ impl DeleteResource {
         context.audit(Audit {
             by: clip(&self.by),
             action: "delete resource",
-            on: On::Nothing,
+            on: On::All,
             reason: Some(self.name.as_str()),
         })?;
         Ok(Done::ResourceDeleted)

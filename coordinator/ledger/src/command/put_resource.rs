@@ -31,7 +31,7 @@ impl PutResource {
             context.audit(Audit {
                 by: clip(&self.by),
                 action: "put resource",
-                on: On::Nothing,
+                on: On::All,
                 reason: Some(&format!("{}: {}", self.name.as_str(), self.capacity)),
             })?;
         }

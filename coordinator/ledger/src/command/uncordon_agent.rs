@@ -2,6 +2,7 @@ use protocol::AgentName;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
+use crate::command::AlertKind;
 use crate::outcome::{Done, Refusal};
 use crate::rows::Bar;
 use crate::tables::record::{Audit, On};
@@ -32,10 +33,12 @@ impl UncordonAgent {
             agent.row.cordon = None;
             agent.cordoned = None;
             context.write_agent(&agent)?;
+            let agent_id = agent.row.agent_id;
+            context.settle_alert(AlertKind::DuplicateAgent, On::Agent(agent_id))?;
             context.audit(Audit {
                 by: clip(&self.by),
                 action: "uncordon agent",
-                on: On::Agent(agent.row.agent_id),
+                on: On::Agent(agent_id),
                 reason: None,
             })?;
         }
@@ -72,8 +75,11 @@ mod tests {
             bed.ok(uncordon("h1")),
             Done::AgentUncordoned { changed: true }
         );
+        let open = "SELECT count(*) FROM alert_view WHERE cleared_at IS NULL";
+        assert_eq!(bed.view(open), ["0"], "its matter is over");
         bed.attach(attach("h1"));
         bed.ok(quarantine());
+        assert_eq!(bed.view(open), ["1"]);
         assert!(matches!(
             bed.refused(attach("h1")),
             Refusal::Quarantined { .. }

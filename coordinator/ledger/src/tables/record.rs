@@ -28,8 +28,6 @@ pub enum On {
     Job(JobId),
     Run(JobId, RunId),
     Agent(AgentId),
-    /// What is none of these, and stands in the reason.
-    Nothing,
 }
 
 impl On {
