@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jobs::{Begins, CatchUp, Manifest, Overlap, Serial, Shards};
+use jobs::{CatchUp, Manifest, Overlap, Serial, Shards};
 use ledger::command::{
     CancelRun, ClearAlert, Command, Confirm, CordonAgent, DeleteJob, DeleteResource, ManualRun,
     PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope, ResumeJob, RevokeAgent, Settlement,

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use jobs::{Begins, Manifest, Shards};
+use jobs::{Begins, Manifest};
 use protocol::{JobName, Rule, WallMs};
 use serde::{Deserialize, Serialize};
 
