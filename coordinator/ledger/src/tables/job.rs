@@ -189,7 +189,7 @@ impl Context<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO versions
-                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute(params![
                 row.job_id.0,
