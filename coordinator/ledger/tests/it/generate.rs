@@ -249,7 +249,7 @@ fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
 }
 
 fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
-    if !c.one_in(4) {
+    if c.one_in(2) {
         let name = c.pick(&["h1", "h2", "h3", "h8"]).parse().unwrap();
         let (by, reason) = (c.text(), c.text());
         let cordon = c.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]);
