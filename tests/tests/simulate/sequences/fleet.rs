@@ -27,6 +27,8 @@ fn cordon_holds(world: &mut World) -> Held {
     world.run_for(10 * SECOND)?;
     world.until_attached()?;
     world.restart_leader_after(SECOND, true)?;
+    // Until the agents have noticed, and are attached to this one.
+    world.run_for(5 * SECOND)?;
     world.until_attached()?;
     let mut job = Job::on_demand("a/works");
     job.shards = 3;
