@@ -7,8 +7,8 @@
 use jobs::Manifest;
 use protocol::attempt::Exit;
 use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
-use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::codes::{Coded, coded, coded_option};
 use crate::command::{AlertKind, GapReason};

@@ -53,6 +53,7 @@ fn the_pages_of_runs_are_the_whole_list() {
         run_id: RunId(2),
         shard: 0,
         session,
+        uses: Vec::new(),
     };
     let Done::Granted { token, .. } = ok(&mut store, at(13 * MINUTE, Command::Grant(grant))) else {
         panic!("it is granted");
@@ -98,6 +99,7 @@ fn jobs_are_paged_by_their_present_names() {
     let json = manifest("t/z", 1, "queue", true).to_json();
     let json = json.replacen("\"purpose\"", "\"renamed_from\":\"t/a\",\"purpose\"", 1);
     let moved = PutJob {
+        shards: None,
         manifest: jobs::Manifest::from_json(&json).unwrap(),
         cut_over: WallMs(12 * MINUTE),
         settle: Some(Settlement {
