@@ -3,13 +3,16 @@
 //! Group commit: while one batch is being written, everything that comes up waits, and becomes the
 //! next batch. A slow disk thus makes batches larger, not the queue longer.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use coordinator_core::ProposalId;
 use ledger::{Outcome, Proposal, Store};
 
+use crate::clock::read_now;
 use crate::engine::{Engine, Input};
 use crate::exit::{self, LEDGER_FAILED};
+use crate::metrics::Metrics;
 
 /// Most commands in one batch.
 pub(crate) const BATCH_MAX: usize = 4096;
@@ -36,10 +39,14 @@ impl Committer {
 }
 
 /// The work of the thread: ends when the [`Committer`] is dropped.
-pub(crate) fn prepare(store: Store, engine: Engine) -> (Committer, impl FnOnce() + Send) {
+pub(crate) fn prepare(
+    store: Store,
+    engine: Engine,
+    metrics: Arc<Metrics>,
+) -> (Committer, impl FnOnce() + Send) {
     let (batches, arriving) = mpsc::channel();
     (Committer { batches }, move || {
-        write(store, &arriving, &engine);
+        write(store, &arriving, &engine, &metrics);
     })
 }
 
@@ -47,11 +54,15 @@ fn write(
     mut store: Store,
     arriving: &mpsc::Receiver<Vec<(ProposalId, Proposal)>>,
     engine: &Engine,
+    metrics: &Metrics,
 ) {
     while let Ok(batch) = arriving.recv() {
         let (ids, proposals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        metrics.note_batch_begun(read_now().boot);
+        let begun = Instant::now();
         match store.propose(&proposals) {
             Ok(outcomes) => {
+                metrics.note_batch_written(proposals.len(), begun.elapsed());
                 assert_eq!(ids.len(), outcomes.len(), "one outcome for each command");
                 let committed = ids
                     .into_iter()

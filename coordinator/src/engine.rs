@@ -23,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use crate::clock::read_now;
 use crate::committer::{BATCH_MAX, Committed, Committer};
 use crate::exit::{self, DEPOSED};
+use crate::metrics::Metrics;
 use crate::narrate;
 use crate::roster::Roster;
 
@@ -180,6 +181,7 @@ pub(crate) struct Scheduler {
     inbox: Inbox,
     committer: Committer,
     roster: Arc<Roster>,
+    metrics: Arc<Metrics>,
     /// Looks for steps a second time, for the record: the core only obeys.
     gate: ClockGate,
     proposals: VecDeque<(ProposalId, Proposal)>,
@@ -198,12 +200,14 @@ impl Scheduler {
         inbox: Inbox,
         committer: Committer,
         roster: Arc<Roster>,
+        metrics: Arc<Metrics>,
     ) -> Scheduler {
         Scheduler {
             core,
             inbox,
             committer,
             roster,
+            metrics,
             gate: ClockGate::default(),
             proposals: VecDeque::new(),
             committing: false,
@@ -242,6 +246,7 @@ impl Scheduler {
 
     fn note_step(&mut self, now: Now) {
         if let Some(step) = self.gate.observe(now) {
+            self.metrics.note_clock_step();
             tracing::warn!(
                 step = %step,
                 wall = %now.wall,
@@ -271,7 +276,9 @@ impl Scheduler {
             Input::Disconnected { conn } => self.core.handle_disconnected(conn, now),
             Input::Committed(committed) => {
                 self.committing = false;
-                narrate::tell(self.core.working_set(), &committed);
+                let set = self.core.working_set();
+                self.metrics.note_committed(set, &committed, now);
+                narrate::tell(set, &committed);
                 let outcomes = committed
                     .into_iter()
                     .map(|done| (done.id, done.outcome))
@@ -368,8 +375,10 @@ mod tests {
         let set = store.working_set().unwrap();
         let core = Core::new(config, set, read_now(), Rules::all());
         let (engine, inbox) = channel();
-        let (committer, write) = committer::prepare(store, engine.clone());
-        let scheduler = Scheduler::new(core, inbox, committer, Arc::new(Roster::default()));
+        let metrics = Arc::new(Metrics::default());
+        let (committer, write) = committer::prepare(store, engine.clone(), Arc::clone(&metrics));
+        let roster = Arc::new(Roster::default());
+        let scheduler = Scheduler::new(core, inbox, committer, roster, metrics);
         let threads = [thread::spawn(write), thread::spawn(move || scheduler.run())];
         (engine, threads)
     }

@@ -24,6 +24,7 @@ use crate::clock::read_now;
 use crate::committer;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::engine::{self, Engine, Input, REQUEST_LIMIT, Scheduler};
+use crate::metrics::Metrics;
 use crate::roster::Roster;
 use crate::token::ApiToken;
 
@@ -129,6 +130,7 @@ pub async fn run_until(
     let api = Api {
         engine: threads.engine.clone(),
         readers: Readers::new(ledger),
+        metrics: Arc::clone(&threads.metrics),
         roster,
         outputs: OpenOutputs::default(),
         token: Arc::new(token.clone()),
@@ -197,6 +199,7 @@ impl House {
 /// The threads, as seen from outside.
 struct Threads {
     engine: Engine,
+    metrics: Arc<Metrics>,
     scheduler: Thread,
     committer: Thread,
 }
@@ -223,12 +226,14 @@ impl Threads {
         let set = store.working_set()?;
         let core = Core::new(config, set, read_now(), Rules::all());
         let (engine, inbox) = engine::channel();
-        let (committer, write) = committer::prepare(store, engine.clone());
-        let scheduler = Scheduler::new(core, inbox, committer, roster);
+        let metrics = Arc::new(Metrics::default());
+        let (committer, write) = committer::prepare(store, engine.clone(), Arc::clone(&metrics));
+        let scheduler = Scheduler::new(core, inbox, committer, roster, Arc::clone(&metrics));
         Ok(Threads {
             committer: Thread::start("committer", write)?,
             scheduler: Thread::start("scheduler", move || scheduler.run())?,
             engine,
+            metrics,
         })
     }
 

@@ -4,6 +4,8 @@
 //! cut off by its limit: none grows with the history. What is listed page by page is in
 //! [`pages`](crate::pages).
 
+use std::collections::BTreeMap;
+
 use jobs::Manifest;
 use protocol::attempt::Exit;
 use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
@@ -88,7 +90,7 @@ impl Answers<'_> {
 
     /// Agents by name. Whether one is offline only the leader's core knows.
     pub(crate) fn agents(&self) -> rusqlite::Result<Vec<api::Agent>> {
-        let leased: std::collections::BTreeMap<i64, u32> = self
+        let leased: BTreeMap<i64, u32> = self
             .conn
             .prepare_cached(
                 "SELECT agent_id, count(*) FROM shards INDEXED BY shards_leased
@@ -179,6 +181,20 @@ impl Answers<'_> {
             ))?
             .query_map([limit.min(ROWS_MAX)], read_alert)?
             .collect()
+    }
+
+    pub(crate) fn open_alerts_by_kind(&self) -> rusqlite::Result<BTreeMap<&'static str, u64>> {
+        let mut counts: BTreeMap<&str, u64> =
+            AlertKind::ALL.iter().map(|kind| (kind.word(), 0)).collect();
+        let mut statement = self.conn.prepare_cached(
+            "SELECT kind, count(*) FROM alerts WHERE cleared_at IS NULL GROUP BY kind",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let kind: AlertKind = coded(row, 0)?;
+            counts.insert(kind.word(), row.get::<_, i64>(1)?.cast_unsigned());
+        }
+        Ok(counts)
     }
 
     /// A job as lists show it, and the text of its manifest.

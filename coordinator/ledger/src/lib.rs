@@ -50,4 +50,4 @@ pub use rows::{
     ShardState, VersionRow,
 };
 pub use store::{Store, StoreError};
-pub use working_set::WorkingSet;
+pub use working_set::{Tally, WorkingSet};

@@ -1,5 +1,6 @@
 //! The side of everybody who only looks: a read-only connection beside the writer's.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -169,6 +170,14 @@ impl Reader {
     ) -> Result<Vec<LeaseTimes>, ReaderError> {
         self.answer("reading leases", |answers| {
             lease_times::ended(answers.conn, from, until)
+        })
+    }
+
+    /// How many alerts of each kind are open.
+    #[allow(clippy::redundant_closure_for_method_calls)] // the method fits one lifetime only
+    pub fn open_alerts_by_kind(&self) -> Result<BTreeMap<&'static str, u64>, ReaderError> {
+        self.answer("counting the open alerts", |answers| {
+            answers.open_alerts_by_kind()
         })
     }
 

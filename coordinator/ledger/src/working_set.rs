@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use protocol::{AgentId, Epoch, JobId, ResourceName, RunId};
 use rusqlite::Connection;
 
+use crate::codes::{Coded, FIRST_FINAL_RUN_STATE};
 use crate::meta::Meta;
 use crate::outcome::Change;
-use crate::rows::{AgentRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
+use crate::rows::{
+    AgentRow, JobRow, ResourceRow, RunRow, RunState, ShardRow, ShardState, VersionRow,
+};
 use crate::tables::agent::list_agents;
 use crate::tables::job::{JOB_COLUMNS, VERSION_COLUMNS, read_job, read_version};
 use crate::tables::resource::list_resources;
@@ -30,6 +33,16 @@ pub struct WorkingSet {
     pub shards: BTreeMap<(RunId, u32), ShardRow>,
     pub agents: BTreeMap<AgentId, AgentRow>,
     pub resources: BTreeMap<ResourceName, ResourceRow>,
+    tally: Tally,
+}
+
+/// How many of what is open are in each state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// By code.
+    runs: [u64; FIRST_FINAL_RUN_STATE as usize],
+    pending: u64,
+    leased: u64,
 }
 
 impl WorkingSet {
@@ -43,13 +56,10 @@ impl WorkingSet {
                     .insert((version.job_id, version.version), version.clone());
             }
             Change::Run(run) if run.state.is_final() => self.drop_run(run),
-            Change::Run(run) => {
-                self.runs.insert(run.run_id, run.clone());
-            }
+            Change::Run(run) => self.put_run(run.clone()),
             Change::Shard(shard) => {
                 if self.runs.contains_key(&shard.run_id) {
-                    self.shards
-                        .insert((shard.run_id, shard.shard), shard.clone());
+                    self.put_shard(shard.clone());
                 }
             }
             Change::Agent(agent) => {
@@ -62,6 +72,24 @@ impl WorkingSet {
             Change::NoResource(name) => {
                 self.resources.remove(name);
             }
+        }
+    }
+
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn put_run(&mut self, run: RunRow) {
+        self.tally.count_run(run.state, Count::In);
+        if let Some(before) = self.runs.insert(run.run_id, run) {
+            self.tally.count_run(before.state, Count::Out);
+        }
+    }
+
+    fn put_shard(&mut self, shard: ShardRow) {
+        self.tally.count_shard(shard.state, Count::In);
+        if let Some(before) = self.shards.insert((shard.run_id, shard.shard), shard) {
+            self.tally.count_shard(before.state, Count::Out);
         }
     }
 
@@ -83,13 +111,17 @@ impl WorkingSet {
     }
 
     fn drop_run(&mut self, run: &RunRow) {
-        self.runs.remove(&run.run_id);
+        if let Some(before) = self.runs.remove(&run.run_id) {
+            self.tally.count_run(before.state, Count::Out);
+        }
         let shards: Vec<_> = self
             .shards_of(run.run_id)
             .map(|s| (s.run_id, s.shard))
             .collect();
         for key in shards {
-            self.shards.remove(&key);
+            if let Some(before) = self.shards.remove(&key) {
+                self.tally.count_shard(before.state, Count::Out);
+            }
         }
         self.prune_version(run.job_id, run.version);
     }
@@ -115,6 +147,60 @@ impl WorkingSet {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Count {
+    In,
+    Out,
+}
+
+impl Tally {
+    /// Runs in a state that is not final.
+    pub fn runs_in(&self, state: RunState) -> u64 {
+        let slot = usize::try_from(state.code()).ok();
+        slot.and_then(|slot| self.runs.get(slot).copied())
+            .unwrap_or(0)
+    }
+
+    /// Open runs by state.
+    pub fn runs(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let open = RunState::ALL.into_iter().filter(|state| !state.is_final());
+        open.map(|state| (state.as_str(), self.runs_in(state)))
+    }
+
+    /// Shards of open runs that run or are to run, by state.
+    pub fn shards(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [("pending", self.pending), ("leased", self.leased)].into_iter()
+    }
+
+    pub fn leased(&self) -> u64 {
+        self.leased
+    }
+
+    fn count_run(&mut self, state: RunState, count: Count) {
+        let slot = usize::try_from(state.code()).ok();
+        if let Some(slot) = slot.and_then(|slot| self.runs.get_mut(slot)) {
+            count.change(slot);
+        }
+    }
+
+    fn count_shard(&mut self, state: ShardState, count: Count) {
+        match state {
+            ShardState::Pending { .. } => count.change(&mut self.pending),
+            ShardState::Leased(_) => count.change(&mut self.leased),
+            ShardState::Succeeded | ShardState::NeedsConfirmation | ShardState::Cancelled => {}
+        }
+    }
+}
+
+impl Count {
+    fn change(self, slot: &mut u64) {
+        *slot = match self {
+            Count::In => slot.saturating_add(1),
+            Count::Out => slot.saturating_sub(1),
+        };
+    }
+}
+
 /// Reads the whole set from the tables, in one read transaction.
 pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
     let read = conn.unchecked_transaction()?;
@@ -133,7 +219,7 @@ pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
         .query_map([], read_run)?
         .try_for_each(|run| {
             run.map(|run| {
-                set.runs.insert(run.row.run_id, run.row);
+                set.put_run(run.row);
             })
         })?;
     read.prepare(&format!(
@@ -143,8 +229,7 @@ pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
     .query_map([], read_shard)?
     .try_for_each(|shard| {
         shard.map(|shard| {
-            set.shards
-                .insert((shard.row.run_id, shard.row.shard), shard.row);
+            set.put_shard(shard.row);
         })
     })?;
     read.prepare(&format!(

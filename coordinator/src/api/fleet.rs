@@ -8,14 +8,14 @@ use axum::http::Uri;
 use coordinator_core::clock::Verdict;
 use coordinator_core::dispatch::Standing;
 use coordinator_core::{Core, Request};
-use ledger::{AuditFilter, Cordon, Done, RunState, ShardState};
+use ledger::{AuditFilter, Cordon, Done, RunState};
 use protocol::api::{
     Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
     CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
 };
 use protocol::{AgentId, AgentName, JobName, Now, RunId};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_AGENTS};
@@ -35,23 +35,6 @@ pub(super) struct AlertsQuery {
     #[serde(default)]
     all: bool,
     limit: Option<u32>,
-}
-
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Health {
-    status: &'static str,
-}
-
-/// `GET /healthz`: whether the scheduler answers and leads. Wants no token and tells no more.
-pub(super) async fn health(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
-    let what = "asking whether the scheduler leads";
-    let asked = api.engine.ask(|core, _| core.epoch().is_some()).await;
-    if asked.map_err(|error| ApiError::asking(what, &error))? {
-        Ok(Json(Health { status: "ok" }))
-    } else {
-        let why = "it does not lead (yet)";
-        Err(ApiError::unavailable(what, why, "ask again in a moment"))
-    }
 }
 
 /// `GET /api/v1/agents`: every agent that ever attached, by name.
@@ -194,7 +177,17 @@ pub(super) async fn revoke(
     }
 }
 
-fn standings(core: &Core, now: Now) -> BTreeMap<AgentId, &'static str> {
+/// Every state that an agent can be in.
+pub(super) const STATES: &[&str] = &[
+    "ready",
+    "offline",
+    "cordoned",
+    "draining",
+    "quarantined",
+    "revoked",
+];
+
+pub(super) fn standings(core: &Core, now: Now) -> BTreeMap<AgentId, &'static str> {
     core.hosts(now)
         .map(|host| (host.agent_id, word(host.standing)))
         .collect()
@@ -293,8 +286,6 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         Verdict::Held { remaining } => ("held", Some(remaining.0)),
     };
     let hosts: Vec<_> = core.hosts(now).collect();
-    let waits_for_person = |state: RunState| state == RunState::NeedsConfirmation;
-    let leased = |state: &ShardState| matches!(state, ShardState::Leased(_));
     let ready = |standing: &Standing| matches!(standing, Standing::Ready(_));
     Status {
         node,
@@ -306,8 +297,8 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         agents_address,
         jobs: set.jobs.len() as u64,
         open_runs: set.runs.len() as u64,
-        needs_confirmation: count(set.runs.values(), |run| waits_for_person(run.state)),
-        leases: count(set.shards.values(), |shard| leased(&shard.state)),
+        needs_confirmation: set.tally().runs_in(RunState::NeedsConfirmation),
+        leases: set.tally().leased(),
         agents: hosts.len() as u64,
         agents_ready: count(hosts.iter(), |host| ready(&host.standing)),
     }

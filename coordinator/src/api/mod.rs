@@ -13,9 +13,11 @@ mod describe;
 mod error;
 mod fleet;
 mod gate;
+mod health;
 mod input;
 mod jobs;
 mod listener;
+mod metrics;
 mod output;
 mod pages;
 mod rate;
@@ -35,6 +37,7 @@ use coordinator_core::Request as Wish;
 use ledger::Done;
 
 use crate::engine::Engine;
+use crate::metrics::Metrics;
 use crate::roster::Roster;
 use crate::token::ApiToken;
 use error::ApiError;
@@ -49,6 +52,7 @@ pub(crate) use readers::Readers;
 pub(crate) struct Api {
     pub(crate) engine: Engine,
     pub(crate) readers: Readers,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) roster: Arc<Roster>,
     pub(crate) outputs: OpenOutputs,
     pub(crate) token: Arc<ApiToken>,

@@ -1,7 +1,8 @@
 //! Reading the ledger without the scheduler: a few read-only connections, used by turns off the
 //! runtime's threads.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +71,26 @@ impl Readers {
             Ok(Err(error)) => Err(failed(what, &error)),
             Err(error) => Err(ApiError::internal(what, error.to_string())),
         }
+    }
+}
+
+impl Readers {
+    /// How large the ledger's files are now, by what they are.
+    pub(crate) fn file_bytes(&self) -> Vec<(&'static str, u64)> {
+        let path = &self.inner.path;
+        let beside = |ending: &str| {
+            let mut name = path.clone().into_os_string();
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        let files = [("database", path.clone()), ("log", beside("-wal"))];
+        let size = |path: PathBuf| fs::metadata(path).map_or(0, |file| file.len());
+        files.map(|(what, path)| (what, size(path))).into()
+    }
+
+    /// The directory that the ledger is in.
+    pub(crate) fn directory(&self) -> &Path {
+        self.inner.path.parent().unwrap_or(&self.inner.path)
     }
 }
 

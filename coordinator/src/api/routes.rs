@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::describe::{About, Answer, Draft, Open, Routes, document};
 use super::error::ApiError;
-use super::{Api, fleet, jobs, output, resources, runs};
+use super::{Api, fleet, health, jobs, metrics, output, resources, runs};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -276,8 +276,28 @@ fn about_itself(routes: Routes) -> Routes {
         .serve(
             Method::GET,
             "/healthz",
-            fleet::health,
-            says("health", "Whether the scheduler answers and leads.").to_all(),
+            health::health,
+            says(
+                "health",
+                "Whether the process lives: its scheduler answers.",
+            )
+            .to_all(),
+        )
+        .serve(
+            Method::GET,
+            "/readyz",
+            health::ready,
+            says(
+                "ready",
+                "Whether it leads, its clock is believed and its ledger can be written.",
+            )
+            .to_all(),
+        )
+        .serve(
+            Method::GET,
+            "/metrics",
+            metrics::show,
+            says("metrics", "Metrics, as Prometheus reads them."),
         )
 }
 

@@ -13,3 +13,4 @@ mod lifecycle;
 mod outputs;
 mod requests;
 mod slow;
+mod watched;
