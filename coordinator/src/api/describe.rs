@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::Api;
 use super::error::ApiError;
+use super::input::describe_asker;
 
 /// What any operation may be answered with, whatever it is asked.
 const EVERYWHERE: &[StatusCode] = &[
@@ -307,7 +308,9 @@ impl Draft {
     fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = Map::new();
         let given = self.given.take_definitions(true);
-        for (name, schema) in given.into_iter().chain(self.taken.take_definitions(true)) {
+        let mut taken = self.taken.take_definitions(true);
+        taken.values_mut().for_each(describe_asker);
+        for (name, schema) in given.into_iter().chain(taken) {
             // Read and written, a type looks the same, or it would need two names.
             let before = schemas.insert(name.clone(), schema.clone());
             debug_assert!(

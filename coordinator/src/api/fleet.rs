@@ -34,6 +34,7 @@ pub(super) struct AlertsQuery {
     /// Those that are cleared too.
     #[serde(default)]
     all: bool,
+    #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
 }
 

@@ -163,7 +163,9 @@ pub(super) async fn pass(
         );
         if let Some(mut body) = response.extensions_mut().remove::<ErrorBody>() {
             body.request_id = Some(id.clone());
-            *response.body_mut() = Json(body).into_response().into_body();
+            let (told, body) = Json(body).into_response().into_parts();
+            response.headers_mut().extend(told.headers);
+            *response.body_mut() = body;
         }
         let id = HeaderValue::from_str(&id).expect("ids are of letters and digits");
         response.headers_mut().insert(REQUEST_ID, id);

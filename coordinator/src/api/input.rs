@@ -18,7 +18,7 @@ use protocol::{AgentName, AlertId, JobName, ResourceName, RunId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::Api;
@@ -34,8 +34,8 @@ pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
 const BODY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Longest name of a person and longest reason.
-const BY_BYTES_MAX: usize = 256;
-const REASON_BYTES_MAX: usize = 4096;
+const BY_CHARS_MAX: usize = 256;
+const REASON_CHARS_MAX: usize = 4096;
 
 /// `.../{namespace}/{name}`
 pub(crate) struct JobPath(pub(crate) JobName);
@@ -385,12 +385,23 @@ pub(crate) fn check_asker(what: &str, by: &str, reason: Option<&str>) -> Result<
             let why = format!("`{field}` is empty, and it is kept as the record of this");
             return Err(ApiError::invalid(what, why, format!("fill in `{field}`")));
         }
-        if text.len() > longest {
-            let why = format!("`{field}` is longer than {longest} bytes");
+        if text.chars().count() > longest {
+            let why = format!("`{field}` is longer than {longest} characters");
             return Err(ApiError::invalid(what, why, format!("shorten `{field}`")));
         }
         Ok(())
     };
-    said("by", by, BY_BYTES_MAX)?;
-    reason.map_or(Ok(()), |reason| said("reason", reason, REASON_BYTES_MAX))
+    said("by", by, BY_CHARS_MAX)?;
+    reason.map_or(Ok(()), |reason| said("reason", reason, REASON_CHARS_MAX))
+}
+
+/// What [`check_asker`] wants, in the words of a schema, of every body that has these fields.
+pub(crate) fn describe_asker(schema: &mut Value) {
+    for (field, longest) in [("by", BY_CHARS_MAX), ("reason", REASON_CHARS_MAX)] {
+        let text = schema.pointer_mut(&format!("/properties/{field}"));
+        if let Some(text) = text.and_then(Value::as_object_mut) {
+            text.insert("pattern".to_owned(), json!("\\S"));
+            text.insert("maxLength".to_owned(), json!(longest));
+        }
+    }
 }

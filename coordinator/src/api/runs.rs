@@ -47,6 +47,7 @@ pub(super) struct ListQuery {
     #[serde(default, with = "IdOrNull::<RunId>")]
     after: Option<RunId>,
     /// Ids with commas between.
+    #[schemars(schema_with = "run_ids")]
     ids: Option<String>,
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
@@ -65,6 +66,10 @@ pub(super) struct FireQuery {
 fn run_state(_: &mut SchemaGenerator) -> Schema {
     let words: Vec<&str> = RunState::ALL.iter().map(|state| state.as_str()).collect();
     json_schema!({ "type": "string", "enum": words })
+}
+
+fn run_ids(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "pattern": "^run-[0-9]{1,18}(,run-[0-9]{1,18}){0,999}$" })
 }
 
 pub(super) fn namespace(_: &mut SchemaGenerator) -> Schema {

@@ -253,6 +253,7 @@ impl Answer {
             "{}",
             self.body
         );
+        assert_eq!(self.headers["content-type"], "application/json");
         for field in ["what", "why", "remedy"] {
             let text = self.body[field].as_str().unwrap_or_default();
             assert!(!text.is_empty(), "{field} is empty in {}", self.body);

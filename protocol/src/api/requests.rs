@@ -190,6 +190,10 @@ pub struct ConfirmRequest {
     #[serde(default)]
     pub shard: Option<u32>,
     /// `succeeded`, `retry` or `failed`.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(extend("enum" = ["succeeded", "retry", "failed"]))
+    )]
     pub verdict: String,
     pub by: String,
     pub reason: String,

@@ -17,11 +17,11 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use http_body::Frame;
-use protocol::api::{Attempt, OutputLine, RunDetail};
+use protocol::api::{Attempt, IdOrNull, OutputLine, Rfc3339OrNull, RunDetail};
 use protocol::message::{BulkAnswer, BulkRequest};
 use protocol::output::{Stream, Wanted};
 use protocol::{RunId, Token, WallMs};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -32,7 +32,7 @@ use transport::{BulkReceiver, BulkSender, Connection};
 use super::Api;
 use super::describe::{Answer, Draft};
 use super::error::ApiError;
-use super::input::{Params, ShardPath, parse};
+use super::input::{Params, ShardPath};
 use super::listener::{Patient, Peer};
 use super::runs::detail;
 use crate::exit::causes;
@@ -54,11 +54,14 @@ const PIECES_WAITING: usize = 4;
 #[serde(deny_unknown_fields)]
 pub(super) struct LogQuery {
     /// Default: the newest attempt.
-    token: Option<String>,
+    #[serde(default, with = "IdOrNull::<Token>")]
+    token: Option<Token>,
     /// `stdout` or `stderr`; default: both, in the order they came in.
+    #[schemars(schema_with = "stream_words")]
     stream: Option<String>,
-    /// Only what was written from this instant on, RFC 3339.
-    since: Option<String>,
+    /// Only what was written from this instant on.
+    #[serde(default, with = "Rfc3339OrNull")]
+    since: Option<WallMs>,
     /// Only the last so many lines.
     tail: Option<u64>,
     /// Go on until the output has ended.
@@ -102,12 +105,9 @@ pub(super) async fn log(
     Params(query): Params<LogQuery>,
 ) -> Result<OutputAnswer, ApiError> {
     let what = format!("fetching the output of shard {shard} of {run}");
-    let token = query.token.as_deref();
-    let token = token.map(|token| parse(&what, token)).transpose()?;
+    let (token, since) = (query.token, query.since);
     let stream = query.stream.as_deref();
     let stream = stream.map(|name| stream_of(&what, name)).transpose()?;
-    let since = query.since.as_deref();
-    let since = since.map(|time| instant_of(&what, time)).transpose()?;
     let detail = detail(&api, &what, run).await?;
     let attempt = attempt_of(&what, &detail, run, shard, token)?;
     let Some(connection) = api.roster.newest_of(&attempt.agent) else {
@@ -173,6 +173,10 @@ pub(super) async fn log(
     }
 }
 
+fn stream_words(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": [Stream::Stdout.as_str(), Stream::Stderr.as_str()] })
+}
+
 fn stream_of(what: &str, name: &str) -> Result<Stream, ApiError> {
     [Stream::Stdout, Stream::Stderr]
         .into_iter()
@@ -185,13 +189,6 @@ fn stream_of(what: &str, name: &str) -> Result<Stream, ApiError> {
                 "name `stdout` or `stderr`, or leave it out for both",
             )
         })
-}
-
-fn instant_of(what: &str, time: &str) -> Result<WallMs, ApiError> {
-    WallMs::parse_rfc3339(time).map_err(|error| {
-        let why = format!("`{time}` is not an instant: {error}");
-        ApiError::invalid(what, why, "write it as in 2026-11-29T02:10:00Z")
-    })
 }
 
 fn attempt_of<'a>(
