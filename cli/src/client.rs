@@ -13,7 +13,7 @@ use clap::Args;
 use protocol::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use ureq::http::{Response, StatusCode};
+use ureq::http::{HeaderMap, Response, StatusCode};
 use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder};
 
@@ -172,6 +172,31 @@ impl Client {
         self.read(answer, Effect::None)
     }
 
+    /// Rows of a list, page after page, until there are `at_most` of them or it ends.
+    pub(crate) fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        at_most: usize,
+    ) -> Result<Vec<T>, Failure> {
+        let mut rows: Vec<T> = Vec::new();
+        let mut answer = self.started(self.agent.get(self.at(path)), query).call();
+        loop {
+            let page = self.checked(answer, Effect::None)?;
+            let next = next_page(page.headers());
+            let more: Vec<T> = self.read(Ok(page), Effect::None)?;
+            rows.extend(more);
+            match next {
+                Some(target) if rows.len() < at_most => {
+                    answer = self.started(self.agent.get(self.at(&target)), &[]).call();
+                }
+                _ => break,
+            }
+        }
+        rows.truncate(at_most);
+        Ok(rows)
+    }
+
     pub(crate) fn put<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -325,6 +350,14 @@ impl Client {
             "see that the coordinator runs: it may have ended without taking its address back",
         )
     }
+}
+
+/// Where a list goes on: the target of `Link: <target>; rel="next"`.
+fn next_page(headers: &HeaderMap) -> Option<String> {
+    let link = headers.get("link")?.to_str().ok()?;
+    let (target, what) = link.strip_prefix('<')?.split_once('>')?;
+    let target = target.starts_with('/').then_some(target)?;
+    what.contains("rel=\"next\"").then(|| target.to_owned())
 }
 
 /// Whether a request, once sent, may have changed something.

@@ -33,7 +33,7 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             query.extend(job.as_ref().map(|job| ("job", job.to_string())));
             query.extend(state.map(|state| ("state", state_word(state))));
             show(listing, |client| {
-                let runs: Vec<Run> = client.get("/api/v1/runs", &query)?;
+                let runs: Vec<Run> = client.list("/api/v1/runs", &query, limit.rows as usize)?;
                 let page = list(listing, &runs, runs_table, "no runs");
                 Ok(say_where_cut_off(page, listing, runs.len(), *limit))
             })
@@ -123,8 +123,8 @@ fn state_word(state: RunState) -> String {
 }
 
 fn jobs(client: &Client, listing: &Listing, namespace: Option<&str>) -> Result<Page, Failure> {
-    let mut jobs: Vec<Job> = client.get("/api/v1/jobs", &[])?;
-    jobs.retain(|job| namespace.is_none_or(|namespace| job.job.namespace() == namespace));
+    let query = namespace.map(|namespace| ("namespace", namespace.to_owned()));
+    let jobs: Vec<Job> = client.list("/api/v1/jobs", query.as_slice(), usize::MAX)?;
     let format = listing.asking.output;
     let none = match namespace {
         Some(_) => "no jobs in this namespace",

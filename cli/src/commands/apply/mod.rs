@@ -124,7 +124,7 @@ fn prune(client: &Client, manifests: &[Manifest], applied: &mut Applied) -> Resu
 fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<JobName>, Failure> {
     let namespaces: BTreeSet<&str> = manifests.iter().map(|m| m.name.namespace()).collect();
     let kept: BTreeSet<&JobName> = manifests.iter().map(|m| &m.name).collect();
-    let known: Vec<Job> = client.get("/api/v1/jobs", &[])?;
+    let known: Vec<Job> = client.list("/api/v1/jobs", &[], usize::MAX)?;
     Ok(known
         .into_iter()
         .map(|job| job.job)
