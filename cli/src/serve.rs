@@ -32,6 +32,10 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
         api_addr: options.api_listen,
         node: options.node.unwrap_or_else(host_name),
         data_dir: options.data,
+        clock: coordinator::Thresholds {
+            warn: options.clock_warn,
+            stop: options.clock_stop,
+        },
     };
     block_on(&what, coordinator::run(options))
 }

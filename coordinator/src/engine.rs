@@ -353,6 +353,7 @@ mod tests {
     use std::thread;
 
     use coordinator_core::Config;
+    use coordinator_core::clock::Thresholds;
     use jobs::parse_manifests;
     use ledger::Store;
     use protocol::message::Incarnation;
@@ -371,6 +372,7 @@ mod tests {
                 from: WallMs(0),
                 until: WallMs(i64::MAX),
             },
+            clock: Thresholds::default(),
         };
         let set = store.working_set().unwrap();
         let core = Core::new(config, set, read_now(), Rules::all());

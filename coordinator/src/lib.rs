@@ -34,6 +34,7 @@ mod roster;
 mod run;
 mod token;
 
+pub use coordinator_core::clock::Thresholds;
 pub use data_dir::{DataDirError, LEDGER_FILE};
 pub use exit::{DEPOSED, LEDGER_FAILED};
 pub use run::{CoordinatorError, Options, run, run_until};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use coordinator_core::clock::Thresholds;
 use coordinator_core::{Config, Core};
 use ledger::{Store, StoreError};
 use protocol::message::Incarnation;
@@ -47,6 +48,8 @@ pub struct Options {
     pub api_addr: SocketAddr,
     /// What this coordinator is called in the ledger and in answers.
     pub node: String,
+    /// How far from the fleet's clocks this machine's may be.
+    pub clock: Thresholds,
 }
 
 /// Why a coordinator did not start, or had to end.
@@ -125,6 +128,7 @@ pub async fn run_until(
         store,
         &options.node,
         identity.lifetime(),
+        options.clock,
         Arc::clone(&roster),
     )?;
     let api = Api {
@@ -215,6 +219,7 @@ impl Threads {
         store: Store,
         node: &str,
         certificate: Lifetime,
+        clock: Thresholds,
         roster: Arc<Roster>,
     ) -> Result<Threads, CoordinatorError> {
         let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
@@ -222,6 +227,7 @@ impl Threads {
             node: node.to_owned(),
             incarnation: Incarnation(incarnation),
             certificate,
+            clock,
         };
         let set = store.working_set()?;
         let core = Core::new(config, set, read_now(), Rules::all());

@@ -371,10 +371,14 @@ pub struct Status {
     /// The reign; `null` while this coordinator does not lead.
     #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
-    /// `trusted`, or `held` after a step: then nothing fires.
+    /// `trusted`; `no_reference` where too few agents are there to compare with; `warned` where it
+    /// differs from theirs; `held` after a step or where they contradict it: then nothing fires.
     pub clock: String,
-    /// How long the clock is held yet, if it is.
+    /// How long the clock is held after a step.
     pub clock_held_ms: Option<i64>,
+    /// Why it is `warned` or `held`.
+    #[serde(default)]
+    pub clock_says: Option<String>,
     /// The time zone data that schedules are computed with.
     pub tzdata: String,
     /// Where agents attach (UDP), with the port in use.

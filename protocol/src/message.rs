@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptEnd, Work};
 use crate::output::Wanted;
-use crate::time::WallMs;
+use crate::time::{DurationMs, WallMs};
 use crate::{Epoch, Label, SessionId, Token};
 
 /// Raised when a message changes its meaning; both ends refuse another's number.
@@ -75,6 +75,10 @@ pub struct Heartbeat {
     pub wall: WallMs,
     /// Attempts started and not ended, those being killed included.
     pub attempts: Vec<Token>,
+    /// How long it took until the newest beat that was answered was: no more than that can have gone
+    /// by since `wall`, as far as the way has stayed what it was. Unset before the first answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<DurationMs>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

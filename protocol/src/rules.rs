@@ -38,6 +38,12 @@ pub enum Rule {
     InstantsFromWatermark,
     /// 5: after a clock step nothing fires until the clock has stood still.
     ClockGate,
+    /// 5: a clock that the fleet contradicts fires nothing.
+    FleetContradicts,
+    /// 5: a job that fires more often than its schedule names is stopped.
+    FuseStopsFlood,
+    /// 5: a backlog of more than an hour is told of.
+    BacklogTold,
     /// 5: backoff and leases run on the boot clock.
     BackoffOnBootClock,
     /// 6.1: nobody hears of a grant before it is committed.

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use ledger::command::{AlertKind, On, Over, RaiseAlert};
 use protocol::{AgentId, AgentName, BootMs, DurationMs, Lifetime, Now};
 
-use crate::clock::Verdict;
 use crate::core::Core;
 
 /// How often the certificates are looked through.
@@ -86,7 +85,7 @@ impl Core {
     /// An alert for every certificate in use that will end soon.
     pub(crate) fn tell_of_certificates(&mut self, now: Now) {
         // A clock that was stepped says nothing of how long a certificate is still good.
-        if now.boot < self.certificates.look_at || self.clock_verdict(now) != Verdict::Trusted {
+        if now.boot < self.certificates.look_at || !self.clock_verdict(now).may_fire() {
             return;
         }
         self.certificates.look_at = now.boot + LOOK;

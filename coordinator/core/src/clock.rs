@@ -1,14 +1,35 @@
 //! Whether the wall clock may be believed.
 //!
 //! The wall clock decides one thing, that a fire time has come, and a wrong one must make no job
-//! fire early, twice or never. Without a reference to compare with (one machine, nobody to ask)
-//! one thing can still be seen: a *step*. The wall clock minus the boot clock stays constant but
-//! for slow steering; when it jumps by more than a second, somebody or something set the clock.
-//! Whether the old or the new time is right cannot be told from here, so nothing fires until the
-//! clock has stood still for a minute. What came due meanwhile is then late, not lost: the
-//! trigger works from the watermark.
+//! fire early, twice or never. Two things are seen from here.
+//!
+//! A *step*: the wall clock minus the boot clock stays constant but for slow steering; when it jumps by
+//! more than a second, somebody or something set the clock. Whether the old or the new time is right
+//! a step alone does not tell, so nothing fires until the clock has stood still for a minute.
+//!
+//! A *disagreement*: where enough agents agree among themselves ([`fleet`]), they are a reference, and a
+//! clock that is further from them than [`Thresholds::stop`] fires nothing, however it got there. One that
+//! was contradicted goes on being held when those who did so fall silent: silence is no consent. A new
+//! step is a new beginning.
+//!
+//! What came due while the gate was shut is late, not lost: the trigger works from the watermark.
+//!
+//! | stepped within a minute | the fleet | verdict |
+//! |---|---|---|
+//! | yes | whatever it says | held |
+//! | no | is no reference, and has not contradicted this clock | fires, with a standing warning |
+//! | no | agrees to within `warn` | fires |
+//! | no | differs by more than `warn` | fires, and a person is told |
+//! | no | differs by more than `stop`, or did before it fell silent | held, and a person is told |
 
-use protocol::{BootMs, DurationMs, Now};
+pub mod fleet;
+
+use std::fmt;
+
+use ledger::command::AlertKind;
+use protocol::{AgentId, BootMs, DurationMs, Now, WallMs};
+
+use fleet::{Fleet, Reference};
 
 /// A jump of the wall clock against the boot clock beyond this is a step.
 pub const STEP: DurationMs = DurationMs(1_000);
@@ -20,10 +41,35 @@ pub const STAND_STILL: DurationMs = DurationMs(60_000);
 /// and adjusts its tick by up to 10 %; NTP stays far below this.
 const STEERING_PPM: i64 = 1_000;
 
+/// How often what the fleet says is looked at: it costs a walk over all agents.
+const LOOK_EVERY: DurationMs = DurationMs(1_000);
+
+/// How far from the fleet's clock this one may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Beyond this a person is told.
+    pub warn: DurationMs,
+    /// Beyond this nothing fires.
+    pub stop: DurationMs,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            warn: DurationMs(100),
+            stop: DurationMs(1_000),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct ClockGate {
+    thresholds: Thresholds,
     seen: Option<Seen>,
     held_until: Option<BootMs>,
+    fleet: Fleet,
+    looked_at: Option<BootMs>,
+    says: FleetSays,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,18 +79,219 @@ struct Seen {
     offset: i64,
 }
 
+/// What the fleet said when it was last a reference, if it is one or has contradicted this clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FleetSays {
+    #[default]
+    Nothing,
+    Agrees,
+    Differs(Difference),
+    Contradicts(Difference),
+}
+
+/// How this clock differs from those of the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Negative where this clock is behind.
+    pub ahead: DurationMs,
+    /// How many hosts agree with each other on that.
+    pub agents: usize,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Trusted,
-    /// The clock was stepped; nothing fires for this long yet.
-    Held {
+    /// Nobody is there to compare with; it fires.
+    NoReference,
+    /// It differs, but not so much that it must not fire.
+    Warned(Difference),
+    /// Nothing fires, and nothing sets a watermark.
+    Held(Doubt),
+}
+
+/// Why the clock is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// It was set; if it stands still, it is believed after this long yet.
+    Stepped {
         remaining: DurationMs,
     },
+    Contradicted(Difference),
+}
+
+impl Verdict {
+    pub fn may_fire(self) -> bool {
+        !matches!(self, Verdict::Held(_))
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (by, way) = match self.ahead {
+            DurationMs(..0) => (DurationMs(-self.ahead.0), "behind"),
+            ahead => (ahead, "ahead of"),
+        };
+        write!(
+            f,
+            "{by} {way} the clocks of {} hosts, which agree with each other",
+            self.agents
+        )
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::Stepped { remaining } => write!(
+                f,
+                "was set, and is believed when it has stood still for another {remaining}"
+            ),
+            Doubt::Contradicted(difference) => write!(f, "is {difference}"),
+        }
+    }
+}
+
+/// What of the clock a person has been told: of each doubt once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// This reign has not looked yet: who led before may have told of anything.
+    #[default]
+    NotKnown,
+    Nothing,
+    Differs,
+    Stepped,
+    Contradicted,
+}
+
+impl Told {
+    /// What is to be told of a verdict that has not been, and what is over with it.
+    pub(crate) fn note(
+        &mut self,
+        verdict: Verdict,
+    ) -> (Option<(AlertKind, String)>, Vec<AlertKind>) {
+        let (told, tell) = match verdict {
+            Verdict::Trusted | Verdict::NoReference => (Told::Nothing, None),
+            Verdict::Warned(difference) => {
+                let text = format!(
+                    "the clock of the coordinator is {difference}; jobs still fire, by this clock: \
+                     see that chrony runs on all of these machines"
+                );
+                (Told::Differs, Some((AlertKind::ClockDiffers, text)))
+            }
+            Verdict::Held(doubt) => {
+                let told = match doubt {
+                    Doubt::Stepped { .. } => Told::Stepped,
+                    Doubt::Contradicted(_) => Told::Contradicted,
+                };
+                let text = format!(
+                    "nothing fires: the clock of the coordinator {doubt}; what comes due meanwhile \
+                     is late, not lost; see that chrony runs there and on the hosts"
+                );
+                (told, Some((AlertKind::ClockHeld, text)))
+            }
+        };
+        let before = std::mem::replace(self, told);
+        if before == told {
+            return (None, Vec::new());
+        }
+        let kinds = [AlertKind::ClockDiffers, AlertKind::ClockHeld];
+        let over = kinds.into_iter().filter(|&kind| {
+            let was_open = before == Told::NotKnown || before.kind() == Some(kind);
+            was_open && told.kind() != Some(kind)
+        });
+        (tell, over.collect())
+    }
+
+    fn kind(self) -> Option<AlertKind> {
+        match self {
+            Told::NotKnown | Told::Nothing => None,
+            Told::Differs => Some(AlertKind::ClockDiffers),
+            Told::Stepped | Told::Contradicted => Some(AlertKind::ClockHeld),
+        }
+    }
 }
 
 impl ClockGate {
+    pub fn new(thresholds: Thresholds) -> ClockGate {
+        ClockGate {
+            thresholds,
+            ..ClockGate::default()
+        }
+    }
+
     /// Takes note of both clocks. Returns the size of the step if this reading shows one.
     pub fn observe(&mut self, now: Now) -> Option<DurationMs> {
+        let step = self.observe_step(now);
+        if step.is_some() {
+            self.says = FleetSays::Nothing;
+            self.looked_at = None;
+        }
+        let due = self.looked_at.is_none_or(|at| now.boot - at >= LOOK_EVERY);
+        if due {
+            self.looked_at = Some(now.boot);
+            self.look_at_fleet(now);
+        }
+        step
+    }
+
+    /// A beat of an agent has arrived: see [`Fleet`].
+    pub(crate) fn hear(
+        &mut self,
+        agent: AgentId,
+        wall: WallMs,
+        round_trip: Option<DurationMs>,
+        now: Now,
+    ) {
+        self.fleet.hear(agent, wall, round_trip, now.boot);
+    }
+
+    pub fn verdict(&self, now: Now) -> Verdict {
+        if let Some(until) = self.held_until
+            && now.boot < until
+        {
+            return Verdict::Held(Doubt::Stepped {
+                remaining: until - now.boot,
+            });
+        }
+        match self.says {
+            FleetSays::Nothing => Verdict::NoReference,
+            FleetSays::Agrees => Verdict::Trusted,
+            FleetSays::Differs(difference) => Verdict::Warned(difference),
+            FleetSays::Contradicts(difference) => Verdict::Held(Doubt::Contradicted(difference)),
+        }
+    }
+
+    fn look_at_fleet(&mut self, now: Now) {
+        let reference = self.fleet.reference(now.boot);
+        self.says = match (reference, self.says) {
+            (None, FleetSays::Contradicts(difference)) => FleetSays::Contradicts(difference),
+            (None, _) => FleetSays::Nothing,
+            (Some(reference), before) => self.judge(reference, before, now),
+        };
+    }
+
+    /// What was beyond a threshold comes back only well within it, lest it tells of the same thing
+    /// over and over.
+    fn judge(&self, reference: Reference, before: FleetSays, now: Now) -> FleetSays {
+        let ahead = reference.ahead(now.wall, now.boot);
+        let agents = reference.agents;
+        let difference = Difference { ahead, agents };
+        let beyond = |threshold: DurationMs, was: bool| {
+            let threshold = if was { threshold.0 / 2 } else { threshold.0 };
+            ahead.0.saturating_abs() > threshold
+        };
+        let contradicted = matches!(before, FleetSays::Contradicts(_));
+        let differed = contradicted || matches!(before, FleetSays::Differs(_));
+        if beyond(self.thresholds.stop, contradicted) {
+            FleetSays::Contradicts(difference)
+        } else if beyond(self.thresholds.warn, differed) {
+            FleetSays::Differs(difference)
+        } else {
+            FleetSays::Agrees
+        }
+    }
+
+    fn observe_step(&mut self, now: Now) -> Option<DurationMs> {
         let offset = now.wall.0.saturating_sub(now.boot.0);
         let Some(seen) = self.seen else {
             self.seen = Some(Seen {
@@ -72,15 +319,6 @@ impl ClockGate {
         }
         None
     }
-
-    pub fn verdict(&self, now: Now) -> Verdict {
-        match self.held_until {
-            Some(until) if now.boot < until => Verdict::Held {
-                remaining: until - now.boot,
-            },
-            _ => Verdict::Trusted,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -104,7 +342,7 @@ mod tests {
             gate.observe(at(boot, error));
         }
         let &(boot, error) = readings.last().unwrap();
-        gate.verdict(at(boot, error)) == Verdict::Trusted
+        gate.verdict(at(boot, error)).may_fire()
     }
 
     #[test]
@@ -146,5 +384,102 @@ mod tests {
                 "500 ppm read every 10 ms"
             );
         }
+    }
+
+    /// Three agents with the right time beat every 5 s; this clock is wrong by each error for 20 s.
+    /// Answers with the verdict at the end of each stretch.
+    fn verdicts(errors: &[(i64, bool)]) -> Vec<&'static str> {
+        let mut gate = ClockGate::default();
+        let mut boot = 0;
+        let stretches = errors.iter().map(|&(error, heard)| {
+            for second in 0..70 {
+                boot += 1_000;
+                if heard && second % 5 == 0 {
+                    for agent in 1..=3 {
+                        let trip = Some(DurationMs(10));
+                        gate.hear(
+                            AgentId(agent),
+                            WallMs(START + boot - 5),
+                            trip,
+                            at(boot, error),
+                        );
+                    }
+                }
+                gate.observe(at(boot, error));
+            }
+            match gate.verdict(at(boot, error)) {
+                Verdict::Trusted => "trusted",
+                Verdict::NoReference => "no reference",
+                Verdict::Warned(_) => "warned",
+                Verdict::Held(Doubt::Stepped { .. }) => "stepped",
+                Verdict::Held(Doubt::Contradicted(_)) => "contradicted",
+            }
+        });
+        stretches.collect()
+    }
+
+    #[test]
+    fn the_table_of_decisions() {
+        // What moves by less than a second at once is no step.
+        let cases: &[(&[(i64, bool)], &[&str])] = &[
+            (&[(0, false)], &["no reference"]),
+            (&[(0, true), (105, true)], &["trusted", "trusted"]),
+            (
+                &[(0, true), (106, true), (60, true), (50, true)],
+                &["trusted", "warned", "warned", "trusted"],
+            ),
+            (&[(0, true), (-900, true)], &["trusted", "warned"]),
+            (
+                &[
+                    (0, true),
+                    (900, true),
+                    (1_100, true),
+                    (600, true),
+                    (450, true),
+                ],
+                &[
+                    "trusted",
+                    "warned",
+                    "contradicted",
+                    "contradicted",
+                    "warned",
+                ],
+            ),
+            // Who falls silent has not changed his mind; who never spoke has not contradicted.
+            (
+                &[(900, true), (1_100, true), (1_100, false), (50, true)],
+                &["warned", "contradicted", "contradicted", "trusted"],
+            ),
+            (&[(900, true), (900, false)], &["warned", "no reference"]),
+            // A step is a new beginning, and the fleet has the last word again.
+            (
+                &[(0, true), (3_600_000, true), (0, true)],
+                &["trusted", "contradicted", "trusted"],
+            ),
+            (
+                &[(0, true), (3_600_000, true), (3_600_000, false), (0, false)],
+                &["trusted", "contradicted", "contradicted", "no reference"],
+            ),
+        ];
+        for (errors, expected) in cases {
+            assert_eq!(&verdicts(errors), expected, "{errors:?}");
+        }
+    }
+
+    #[test]
+    fn a_doubt_says_who_differs_by_how_much() {
+        let difference = |ahead| Difference {
+            ahead: DurationMs(ahead),
+            agents: 5,
+        };
+        let doubt = Doubt::Contradicted(difference(90_000_000));
+        assert_eq!(
+            doubt.to_string(),
+            "is 1d1h ahead of the clocks of 5 hosts, which agree with each other"
+        );
+        assert_eq!(
+            difference(-1_500).to_string(),
+            "1s500ms behind the clocks of 5 hosts, which agree with each other"
+        );
     }
 }

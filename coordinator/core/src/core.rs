@@ -17,10 +17,11 @@ use protocol::{
 use crate::acks::Acks;
 use crate::catalogue::Catalogue;
 use crate::certificates::Certificates;
-use crate::clock::{self, ClockGate, Verdict};
+use crate::clock::{self, ClockGate, Doubt, Told, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
 use crate::fleet::Fleet;
+use crate::fuse::{Fired, Fuses};
 use crate::grants::Grants;
 use crate::queue::{Key, Queue};
 use crate::receipts::Receipts;
@@ -52,6 +53,8 @@ pub struct Config {
     pub incarnation: Incarnation,
     /// When this coordinator's own certificate is good.
     pub certificate: Lifetime,
+    /// How far from the fleet's clocks this one may be.
+    pub clock: clock::Thresholds,
 }
 
 /// What the shell is to do.
@@ -82,10 +85,13 @@ pub struct Core {
     pub(crate) fleet: Fleet,
     pub(crate) names: BTreeMap<JobName, JobId>,
     pub(crate) gate: ClockGate,
+    /// What of the clock a person has been told.
+    pub(crate) clock_told: Told,
     pub(crate) sessions: Sessions,
     pub(crate) acks: Acks,
     pub(crate) expiry: Expiry,
     pub(crate) firing: Firing,
+    pub(crate) fuses: Fuses,
     pub(crate) grants: Grants,
     pub(crate) receipts: Receipts,
     pub(crate) reminders: Reminders,
@@ -113,7 +119,7 @@ enum Reign {
 #[derive(Clone, Debug)]
 pub(crate) enum Flight {
     BecomeActive,
-    Fire(JobId),
+    Fire(Fired),
     Run(RunId),
     Shard(Key),
     Grant(Key, AgentId),
@@ -138,11 +144,13 @@ impl Core {
             queue: Queue::default(),
             fleet: Fleet::default(),
             names: BTreeMap::new(),
-            gate: ClockGate::default(),
+            gate: ClockGate::new(config.clock),
+            clock_told: Told::default(),
             sessions: Sessions::default(),
             acks: Acks::default(),
             expiry: Expiry::new(now.boot),
             firing: Firing::default(),
+            fuses: Fuses::default(),
             grants: Grants::default(),
             receipts: Receipts::default(),
             reminders: Reminders::default(),
@@ -221,7 +229,7 @@ impl Core {
         let due = self
             .firing
             .next()
-            .filter(|_| self.clock_verdict(now) == Verdict::Trusted);
+            .filter(|_| self.clock_verdict(now).may_fire());
         let fire = due.map(|at| now.boot + (at - now.wall).clamp_to(TICK));
         // What is overdue is on its way through the ledger; its outcome is the next input.
         let wakes = [self.queue.next_wake(), self.receipts.next_wake()];
@@ -242,10 +250,14 @@ impl Core {
     }
 
     pub fn clock_verdict(&self, now: Now) -> Verdict {
-        if self.rules.on(Rule::ClockGate) {
-            self.gate.verdict(now)
-        } else {
-            Verdict::Trusted
+        match self.gate.verdict(now) {
+            Verdict::Held(Doubt::Stepped { .. }) if !self.rules.on(Rule::ClockGate) => {
+                Verdict::NoReference
+            }
+            Verdict::Held(Doubt::Contradicted(_)) if !self.rules.on(Rule::FleetContradicts) => {
+                Verdict::NoReference
+            }
+            verdict => verdict,
         }
     }
 
@@ -280,6 +292,7 @@ impl Core {
         if self.epoch().is_none() {
             return;
         }
+        self.tell_of_clock(now);
         self.fire_due(now);
         self.queue.wake(&self.set, &self.catalogue, now);
         for key in self.receipts.give_up_overdue(now.boot) {
@@ -292,6 +305,7 @@ impl Core {
         self.remind(now);
         self.advance_sessions(now);
         self.tell_of_certificates(now);
+        self.tell_of_backlog(now);
         self.advance_expiry(now);
     }
 
@@ -412,7 +426,7 @@ impl Core {
                     self.begin_reign(epoch, now);
                 }
             }
-            Flight::Fire(job_id) => self.land_fire(job_id, result, now),
+            Flight::Fire(fired) => self.land_fire(fired, result, now),
             Flight::Run(run_id) => {
                 self.busy_runs.remove(&run_id);
                 self.note_setback(Matter::run(run_id), &result, now);
@@ -504,6 +518,19 @@ impl Core {
 
     pub(crate) fn begin_busy(&mut self, run_id: RunId) {
         self.busy_runs.insert(run_id);
+    }
+
+    /// Says once of each doubt who differs, and by how much; and that it is over.
+    fn tell_of_clock(&mut self, now: Now) {
+        let verdict = self.clock_verdict(now);
+        let (tell, over) = self.clock_told.note(verdict);
+        if let Some((kind, text)) = tell {
+            let on = On::All;
+            self.alert(RaiseAlert { kind, on, text }, now);
+        }
+        for kind in over {
+            self.settle_alerts(kind, Over::AllBut(Vec::new()), now);
+        }
     }
 
     pub(crate) fn alert(&mut self, alert: RaiseAlert, now: Now) {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::command::{AlertKind, Command, Fire, On, RaiseAlert};
+use ledger::command::{AlertKind, Command, Decision, Fire, On, RaiseAlert};
 use ledger::{Done, JobRow, Refusal};
 use protocol::{JobId, JobName, Now, Rule, WallMs};
 
-use crate::clock::Verdict;
 use crate::core::{Core, Flight};
+use crate::fuse::Fired;
 use crate::trigger::{self, Owed};
 
 #[derive(Debug, Default)]
@@ -39,6 +39,11 @@ impl Firing {
         self.due_of.insert(job_id, at);
     }
 
+    /// It is not due any more, until its row changes or another reign begins.
+    pub(crate) fn stop(&mut self, job_id: JobId) {
+        self.forget(job_id);
+    }
+
     fn forget(&mut self, job_id: JobId) {
         if let Some(at) = self.due_of.remove(&job_id) {
             self.due.remove(&(at, job_id));
@@ -60,7 +65,7 @@ impl Core {
     }
 
     pub(crate) fn fire_due(&mut self, now: Now) {
-        if self.clock_verdict(now) != Verdict::Trusted {
+        if !self.clock_verdict(now).may_fire() {
             return;
         }
         if !self.rules.on(Rule::PoisonStaysAlone) && self.has_unreadable_job() {
@@ -86,23 +91,32 @@ impl Core {
                 through: trigger::settles_through(now),
                 decisions: trigger::decide(owed, trigger::settles_through(now), self.rules),
             };
+            let is_run = |decision: &&Decision| matches!(decision, Decision::Run { .. });
+            let fired = Fired {
+                job_id,
+                version: fire.version,
+                from: fire.from,
+                through: fire.through,
+                runs: fire.decisions.iter().filter(is_run).count() as u64,
+            };
             self.firing.begin_move(job_id);
-            self.propose(Flight::Fire(job_id), Command::Fire(fire), now);
+            self.propose(Flight::Fire(fired), Command::Fire(fire), now);
         }
     }
 
-    pub(crate) fn land_fire(&mut self, job_id: JobId, result: Result<Done, Refusal>, now: Now) {
+    pub(crate) fn land_fire(&mut self, fired: Fired, result: Result<Done, Refusal>, now: Now) {
+        let job_id = fired.job_id;
         self.firing.end_move(job_id);
         match result {
+            Ok(_) => self.count_fired(&fired, now),
             // Computed from a state that has moved: `advance` computes it anew.
-            Ok(_)
-            | Err(
+            Err(
                 Refusal::WatermarkMoved { .. } | Refusal::NoSuchJob { .. } | Refusal::Paused { .. },
             ) => {}
             // It would be refused again and again: the job stands still, loudly, until its row
             // changes or another reign begins.
             Err(refusal) => {
-                self.firing.forget(job_id);
+                self.firing.stop(job_id);
                 let name = self.set.jobs.get(&job_id).map(|job| job.name.to_string());
                 let text = format!(
                     "{} does not fire: {refusal}",

@@ -20,6 +20,7 @@
 //! | `fleet` | which hosts have room for it |
 //! | [`dispatch`] | which host gets a shard, and why none does |
 //! | `firing` | when a job fires, and that it stands still |
+//! | `fuse` | that a job fires too often, and that what is ready waits too long |
 //! | `grants` | what is granted, given up, and told |
 //! | `sessions` | who is attached, on which connection, and that it is one process |
 //! | `acks` | when a heartbeat may be acknowledged |
@@ -37,6 +38,7 @@ pub mod dispatch;
 mod expiry;
 mod firing;
 mod fleet;
+mod fuse;
 mod grants;
 mod line;
 mod queue;

@@ -193,6 +193,15 @@ impl Queue {
         std::mem::take(&mut self.touched)
     }
 
+    /// The shard that has been ready for longest, and since when. Walks over all of them.
+    pub(crate) fn oldest_ready(&self, set: &WorkingSet) -> Option<(BootMs, Key)> {
+        let since = |&(at, key): &(BootMs, Key)| {
+            let deadline = set.runs.get(&key.0).and_then(|run| run.start_deadline);
+            (at - deadline.unwrap_or(START_DEADLINE_MAX), key)
+        };
+        self.unplaceable_at.iter().map(since).min()
+    }
+
     /// Shards that have waited for a place for longer than their start deadline.
     pub(crate) fn unplaceable(&self, now: Now) -> impl Iterator<Item = Key> + '_ {
         self.unplaceable_at

@@ -14,7 +14,7 @@ use protocol::{
     AgentName, AlertId, DurationMs, JobId, JobName, Label, Now, ResourceName, RunId, WallMs,
 };
 
-use crate::clock::Verdict;
+use crate::clock::{Doubt, Verdict};
 use crate::core::{Core, Effect, Flight, RequestId};
 use crate::queue::Key;
 use crate::{shards, trigger};
@@ -115,11 +115,8 @@ pub enum RequestError {
     NotLeading,
     #[error("there is no job `{0}`")]
     NoSuchJob(JobName),
-    #[error(
-        "the clock of the coordinator was stepped, and what sets a watermark waits until it has \
-         stood still for another {remaining}"
-    )]
-    ClockHeld { remaining: DurationMs },
+    #[error("the clock of the coordinator {0}; until then nothing sets a watermark")]
+    ClockHeld(Doubt),
     #[error("the schedule of `{job}` in force names no fire at {instant}")]
     NotAnInstant { job: JobName, instant: WallMs },
     #[error(
@@ -517,8 +514,8 @@ impl Core {
     /// Every command that sets a watermark waits while the clock cannot be believed.
     fn gate_open(&self, now: Now) -> Result<(), RequestError> {
         match self.clock_verdict(now) {
-            Verdict::Trusted => Ok(()),
-            Verdict::Held { remaining } => Err(RequestError::ClockHeld { remaining }),
+            Verdict::Held(doubt) => Err(RequestError::ClockHeld(doubt)),
+            _ => Ok(()),
         }
     }
 }

@@ -155,6 +155,10 @@ coded!(AlertKind:
     AgentRevoked = 9,
     CommandRefused = 10,
     CertificateEnds = 11,
+    ClockDiffers = 12,
+    ClockHeld = 13,
+    FuseBlown = 14,
+    BacklogOld = 15,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

@@ -210,10 +210,10 @@ impl ApiError {
                 ApiError::unavailable(what, why, "ask again in a moment; nothing was changed")
             }
             RequestError::NoSuchJob(_) => ApiError::not_found(what, why, LIST_JOBS),
-            RequestError::ClockHeld { .. } => ApiError::unavailable(
+            RequestError::ClockHeld(_) => ApiError::unavailable(
                 what,
                 why,
-                "wait for that, and see that the clock is steered and not set (chrony, not date)",
+                "see that the clock is steered and not set (chrony, not date), and ask again",
             ),
             RequestError::NotAnInstant { .. } => ApiError::refused(
                 what,

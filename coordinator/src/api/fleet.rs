@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use coordinator_core::clock::Verdict;
+use coordinator_core::clock::{Doubt, Verdict};
 use coordinator_core::dispatch::Standing;
 use coordinator_core::{Core, Request};
 use ledger::{AuditFilter, Cordon, Done, RunState};
@@ -282,9 +282,16 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiEr
 
 fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status {
     let set = core.working_set();
-    let (clock, clock_held_ms) = match core.clock_verdict(now) {
+    let verdict = core.clock_verdict(now);
+    let (clock, clock_says) = match verdict {
         Verdict::Trusted => ("trusted", None),
-        Verdict::Held { remaining } => ("held", Some(remaining.0)),
+        Verdict::NoReference => ("no_reference", None),
+        Verdict::Warned(difference) => ("warned", Some(format!("it is {difference}"))),
+        Verdict::Held(doubt) => ("held", Some(format!("it {doubt}"))),
+    };
+    let clock_held_ms = match verdict {
+        Verdict::Held(Doubt::Stepped { remaining }) => Some(remaining.0),
+        _ => None,
     };
     let hosts: Vec<_> = core.hosts(now).collect();
     let ready = |standing: &Standing| matches!(standing, Standing::Ready(_));
@@ -294,6 +301,7 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         epoch: core.epoch(),
         clock: clock.to_owned(),
         clock_held_ms,
+        clock_says,
         tzdata: jobs::tzdata_version().to_owned(),
         agents_address,
         jobs: set.jobs.len() as u64,

@@ -184,6 +184,7 @@ impl FakeAgent {
 
     pub(crate) fn beat(&self, beat: u64, attempts: Vec<Token>) {
         self.say(AgentMessage::Heartbeat(Heartbeat {
+            round_trip: None,
             session: self.session,
             beat,
             wall: WallMs(0),

@@ -94,7 +94,7 @@ fn a_job_fires_and_the_ledger_proves_it() {
     let status: Status = coordinator.get("/api/v1/status");
     assert_eq!(
         (status.node.as_str(), status.clock.as_str()),
-        ("c1", "trusted")
+        ("c1", "no_reference")
     );
     assert_eq!((status.jobs, status.agents, status.agents_ready), (1, 1, 1));
     assert!(status.epoch.is_some());

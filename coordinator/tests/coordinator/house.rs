@@ -82,6 +82,7 @@ impl House {
             agents_addr: any,
             api_addr: any,
             node: "c1".to_owned(),
+            clock: coordinator::Thresholds::default(),
         }
     }
 

@@ -250,6 +250,7 @@ fn child_coordinator() {
         agents_addr: "127.0.0.1:0".parse().unwrap(),
         api_addr: "127.0.0.1:0".parse().unwrap(),
         node: "child".to_owned(),
+        clock: coordinator::Thresholds::default(),
     };
     run(coordinator::run(options)).unwrap();
 }

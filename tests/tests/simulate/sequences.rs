@@ -5,6 +5,8 @@ mod acks;
 mod bounds;
 mod clocks;
 mod fleet;
+mod fleet_clocks;
+mod fuses;
 mod grants;
 mod hosts;
 mod leaders;
@@ -112,6 +114,8 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         pauses::SEQUENCES,
         schedules::SEQUENCES,
         clocks::SEQUENCES,
+        fleet_clocks::SEQUENCES,
+        fuses::SEQUENCES,
         bounds::SEQUENCES,
         fleet::SEQUENCES,
     ]

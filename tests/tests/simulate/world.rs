@@ -21,7 +21,7 @@ use coordinator_core::{RequestError, RequestId};
 use protocol::attempt::Exit;
 use protocol::message::{AgentMessage, CoordinatorBody, CoordinatorMessage};
 use protocol::supervisor::Event as Word;
-use protocol::{AgentName, BootMs, Rules, Token, WallMs};
+use protocol::{AgentName, BootMs, JobId, Rules, Token, WallMs};
 use tempfile::TempDir;
 
 use crate::invariants;
@@ -98,6 +98,8 @@ pub struct World {
     pub store: Store,
     /// Holds the ledger's file, where it has one.
     directory: Option<TempDir>,
+    /// Fires of this job are answered as done, and nothing of them is written.
+    pub forgets_fires_of: Option<JobId>,
     /// Every command that was ever committed.
     pub log: Vec<Proposal>,
     pub leaders: BTreeMap<u64, Leader>,
@@ -155,6 +157,7 @@ impl World {
             coordinator_clock: Clock::right(BEGIN),
             store: Store::open_in_memory(rules).expect("a ledger in memory"),
             directory: None,
+            forgets_fires_of: None,
             log: Vec::new(),
             leaders: BTreeMap::new(),
             front: 0,

@@ -57,6 +57,7 @@ impl Agent {
             Link::Attached { session, beats } => {
                 if let Some(beat) = beats.take_due(now.boot) {
                     let heartbeat = Heartbeat {
+                        round_trip: Some(beats.round_trip()),
                         session: *session,
                         beat,
                         wall: now.wall,

@@ -50,7 +50,9 @@ impl Agent {
 
     pub(super) fn handle_command(&mut self, body: CoordinatorBody, now: Now) {
         match body {
-            CoordinatorBody::Attached { session, kill } => self.handle_attached(session, &kill),
+            CoordinatorBody::Attached { session, kill } => {
+                self.handle_attached(session, &kill, now)
+            }
             CoordinatorBody::AttachRefused { reason } => {
                 if let Some(id) = self.current.as_ref().map(|c| c.id) {
                     self.disconnect(id, DisconnectReason::Refused(reason));
@@ -60,7 +62,7 @@ impl Agent {
                 session,
                 beat,
                 live,
-            } => self.handle_ack(session, beat, &live),
+            } => self.handle_ack(session, beat, &live, now),
             CoordinatorBody::Start {
                 session,
                 token,
@@ -86,7 +88,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn handle_attached(&mut self, session: SessionId, kill: &[Token]) {
+    pub(super) fn handle_attached(&mut self, session: SessionId, kill: &[Token], now: Now) {
         let Some(current) = &mut self.current else {
             return;
         };
@@ -95,7 +97,7 @@ impl Agent {
         };
         current.link = Link::Attached {
             session,
-            beats: Beats::after_attach(sent),
+            beats: Beats::after_attach(sent, now.boot),
         };
         for &token in kill {
             self.kill(token, KillCause::LeaseLost);
@@ -122,7 +124,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn handle_ack(&mut self, session: SessionId, beat: u64, live: &[Token]) {
+    pub(super) fn handle_ack(&mut self, session: SessionId, beat: u64, live: &[Token], now: Now) {
         let Some(Connection {
             link:
                 Link::Attached {
@@ -130,7 +132,7 @@ impl Agent {
                     beats,
                 },
             ..
-        }) = &self.current
+        }) = &mut self.current
         else {
             return;
         };
@@ -138,6 +140,7 @@ impl Agent {
         let (true, Some(sent)) = (*ours == session, beats.sent(beat)) else {
             return;
         };
+        beats.note_answer(sent, now.boot);
         let live: BTreeSet<Token> = live.iter().copied().collect();
         let tokens: Vec<(Token, bool)> = self
             .attempts

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use protocol::lease::{HEARTBEAT, TAKEOVER_MAX};
-use protocol::{BootMs, Token};
+use protocol::{BootMs, DurationMs, Token};
 
 /// A beat older than the longest takeover time can extend nothing, so it may be forgotten.
 const BEATS_KEPT: usize = (TAKEOVER_MAX.0 / HEARTBEAT.0) as usize + 4;
@@ -17,12 +17,15 @@ pub(super) struct Beats {
     sent: VecDeque<(u64, BootMs)>,
     next: u64,
     next_at: BootMs,
+    round_trip: DurationMs,
 }
 
 impl Beats {
-    pub(super) fn after_attach(sent: BootMs) -> Beats {
+    /// The attach, sent then and answered now, was beat 0.
+    pub(super) fn after_attach(sent: BootMs, answered: BootMs) -> Beats {
         Beats {
             sent: VecDeque::from([(0, sent)]),
+            round_trip: answered - sent,
             next: 1,
             next_at: sent + HEARTBEAT,
         }
@@ -52,6 +55,16 @@ impl Beats {
         self.next += 1;
         self.next_at = now + HEARTBEAT;
         Some(beat)
+    }
+
+    /// A beat sent then is answered now.
+    pub(super) fn note_answer(&mut self, sent: BootMs, now: BootMs) {
+        self.round_trip = now - sent;
+    }
+
+    /// How long the newest answer took to come.
+    pub(super) fn round_trip(&self) -> DurationMs {
+        self.round_trip
     }
 
     /// When this beat was sent; `None` if it was not, or too long ago to matter.
@@ -91,11 +104,11 @@ impl Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::DurationMs;
 
     #[test]
     fn beats_are_numbered_and_their_send_times_kept_as_long_as_they_can_matter() {
-        let mut beats = Beats::after_attach(BootMs(1000));
+        let mut beats = Beats::after_attach(BootMs(1000), BootMs(1003));
+        assert_eq!(beats.round_trip(), DurationMs(3));
         assert_eq!(beats.sent(0), Some(BootMs(1000)));
         assert_eq!(beats.sent(1), None);
         assert_eq!(beats.take_due(BootMs(5999)), None);
@@ -113,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_followed_by_one_beat() {
-        let mut beats = Beats::after_attach(BootMs(0));
+        let mut beats = Beats::after_attach(BootMs(0), BootMs(3));
         let woken = BootMs(0) + DurationMs::from_secs(60);
         assert_eq!(beats.take_due(woken), Some(1));
         assert_eq!(beats.take_due(woken), None);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use coordinator_core::clock::Thresholds;
 use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
@@ -33,6 +34,8 @@ pub(crate) struct Bench {
     /// Rounds that wait for an answer.
     pub(crate) rounds: Vec<u64>,
     pub(crate) deposed: bool,
+    /// Fires are answered as done, and nothing is: a ledger that forgets them.
+    pub(crate) forgets_fires: bool,
     /// The core was shown another working set than the ledger's, or another leads: the two are
     /// not compared.
     pub(crate) differs: bool,
@@ -79,6 +82,7 @@ impl Bench {
             commits: false,
             rounds: Vec::new(),
             deposed: false,
+            forgets_fires: false,
             differs: false,
             waiting: VecDeque::new(),
             log: Vec::new(),
@@ -184,7 +188,15 @@ impl Bench {
     /// The same with the first `count` of it; the rest goes on waiting.
     pub(crate) fn commit_first(&mut self, count: usize) {
         let (ids, batch): (Vec<_>, Vec<_>) = self.waiting.drain(..count).unzip();
-        let outcomes = self.store.propose(&batch).unwrap();
+        let mut outcomes = self.store.propose(&batch).unwrap();
+        if self.forgets_fires {
+            for (proposal, outcome) in batch.iter().zip(&mut outcomes) {
+                if let Command::Fire(_) = proposal.command {
+                    let done = Done::Fired { runs: Vec::new() };
+                    (outcome.result, outcome.changes) = (Ok(done), Vec::new());
+                }
+            }
+        }
         self.log
             .extend(batch.into_iter().map(|proposal| proposal.command));
         self.core
@@ -275,6 +287,7 @@ impl Bench {
         let wall = self.now.wall;
         let (session, attempts) = (host.session, attempts.to_vec());
         let heartbeat = Heartbeat {
+            round_trip: None,
             session,
             beat,
             wall,
@@ -412,6 +425,7 @@ fn config() -> Config {
         node: "c1".to_owned(),
         incarnation: Incarnation(1),
         certificate: LONG,
+        clock: Thresholds::default(),
     }
 }
 

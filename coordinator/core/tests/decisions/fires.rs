@@ -127,6 +127,32 @@ fn a_job_that_cannot_be_read_stands_still_loudly_and_alone() {
 }
 
 #[test]
+fn a_job_whose_fires_are_forgotten_is_stopped_and_a_person_told() {
+    let mut bench = Bench::new();
+    bench.job("t/a", EVERY_10S);
+    bench.job("t/b", EVERY_10S);
+    (bench.forgets_fires, bench.differs) = (true, true);
+    bench.pass(11_000);
+    let stopped = bench.logged(|command| match command {
+        Command::PauseJob(pause) => Some((pause.job_id, pause.reason.clone())),
+        _ => None,
+    });
+    let reason = "it fired 3 times within a minute in which its schedule names 1 instants";
+    assert_eq!(
+        stopped,
+        [(JobId(1), reason.to_owned()), (JobId(2), reason.to_owned())]
+    );
+    let told = bench.logged(|command| match command {
+        Command::RaiseAlert(alert) if alert.kind == AlertKind::FuseBlown => Some(alert.on),
+        _ => None,
+    });
+    assert_eq!(told, [On::Job(JobId(1)), On::Job(JobId(2))]);
+    let before = fires(&bench);
+    bench.pass(60_000);
+    assert_eq!(fires(&bench), before);
+}
+
+#[test]
 fn a_clock_that_was_ahead_and_is_set_back_is_told_of() {
     let mut bench = Bench::new();
     bench.job("t/a", EVERY_10S);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use coordinator_core::clock::Doubt;
 use coordinator_core::{Request, RequestError};
 use ledger::command::{Command, RerunScope, Verdict};
 use ledger::{Done, PutKind, Refusal, RunState};
@@ -85,9 +86,9 @@ fn what_sets_a_watermark_waits_while_the_clock_is_held() {
     bench.job("t/a", "");
     bench.now.wall = bench.now.wall + DurationMs(5_000);
     let held = |ms| {
-        Err(RequestError::ClockHeld {
+        Err(RequestError::ClockHeld(Doubt::Stepped {
             remaining: DurationMs(ms),
-        })
+        }))
     };
     assert_eq!(bench.asked(put("t/b", "")), held(60_000));
     bench.pass(20_000);

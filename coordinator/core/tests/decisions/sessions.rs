@@ -266,6 +266,7 @@ fn only_the_live_session_is_listened_to() {
     let (wall, attempts) = (bench.now.wall, Vec::new());
     let session = other.session;
     let beat = Heartbeat {
+        round_trip: None,
         session,
         beat: 1,
         wall,

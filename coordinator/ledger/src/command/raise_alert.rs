@@ -19,6 +19,14 @@ pub enum AlertKind {
     UnreadableJob,
     /// Schedules are settled beyond what the clock shows: nothing of them fires until it gets there.
     ClockBehind,
+    /// The clock differs from those of the fleet; it is still believed.
+    ClockDiffers,
+    /// The clock is not believed: nothing fires.
+    ClockHeld,
+    /// A job fired more often than its schedule names; it was stopped.
+    FuseBlown,
+    /// Shards wait for a host for too long.
+    BacklogOld,
     /// The ledger does not take a job's fire; it does not fire.
     FireRefused,
     /// The leader changed several times and an agent with leases has not been heard of since.
@@ -53,6 +61,10 @@ impl AlertKind {
             AlertKind::NeedsConfirmation => "needs_confirmation",
             AlertKind::DuplicateAgent => "duplicate_agent",
             AlertKind::FireRefused => "fire_refused",
+            AlertKind::ClockDiffers => "clock_differs",
+            AlertKind::ClockHeld => "clock_held",
+            AlertKind::FuseBlown => "fuse_blown",
+            AlertKind::BacklogOld => "backlog_old",
             AlertKind::ClockBehind => "clock_behind",
             AlertKind::AgentRevoked => "agent_revoked",
             AlertKind::CommandRefused => "command_refused",

@@ -1,7 +1,7 @@
 use protocol::{JobId, Rule, WallMs};
 use serde::{Deserialize, Serialize};
 
-use super::{Decision, Settlement};
+use super::{AlertKind, Decision, Settlement};
 use crate::apply::{Context, Stop, clip};
 use crate::outcome::Done;
 use crate::tables::record::{Audit, On};
@@ -33,6 +33,7 @@ impl ResumeJob {
             context.update_job(&job)?;
         }
         context.write_pause(&mut job, None)?;
+        context.settle_alert(AlertKind::FuseBlown, On::Job(job.job_id))?;
         context.audit(Audit {
             by: clip(&self.by),
             action: "resume",

@@ -31,12 +31,13 @@ pub(crate) enum Scope {
 
 impl AlertKind {
     /// Those that are over when their job is no more.
-    pub(crate) const OF_A_JOB: [AlertKind; 5] = [
+    pub(crate) const OF_A_JOB: [AlertKind; 6] = [
         AlertKind::UnreadableJob,
         AlertKind::FireRefused,
         AlertKind::OverlapSkipped,
         AlertKind::StartDeadlinePassed,
         AlertKind::GivenUp,
+        AlertKind::FuseBlown,
     ];
 
     pub(crate) const fn scope(self) -> Scope {
@@ -46,12 +47,16 @@ impl AlertKind {
             | AlertKind::FireRefused
             | AlertKind::OverlapSkipped
             | AlertKind::StartDeadlinePassed
-            | AlertKind::GivenUp => Scope::Job,
+            | AlertKind::GivenUp
+            | AlertKind::FuseBlown => Scope::Job,
             AlertKind::FlappingLeader
             | AlertKind::DuplicateAgent
             | AlertKind::AgentRevoked
             | AlertKind::CertificateEnds => Scope::Agent,
-            AlertKind::ClockBehind => Scope::All,
+            AlertKind::ClockBehind
+            | AlertKind::ClockDiffers
+            | AlertKind::ClockHeld
+            | AlertKind::BacklogOld => Scope::All,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use coordinator_core::clock::Thresholds;
 use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
@@ -121,6 +122,7 @@ impl World {
             node: format!("node-{generation}"),
             incarnation: Incarnation(generation),
             certificate: CERTIFICATE,
+            clock: Thresholds::default(),
         };
         let core = Core::new(config, set, self.coordinator_now(), self.rules);
         self.note(|_| format!("coordinator {generation} starts"));

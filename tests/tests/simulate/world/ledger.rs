@@ -2,7 +2,7 @@
 //! made anew from the log, and damaged.
 
 use coordinator_core::ProposalId;
-use ledger::{Outcome, Proposal, Store};
+use ledger::{Command, Done, Outcome, Proposal, Store};
 use protocol::JobId;
 
 use super::World;
@@ -19,16 +19,24 @@ impl World {
         batch: &[(ProposalId, Proposal)],
     ) -> Vec<(ProposalId, Outcome)> {
         let outcomes = self.apply_unlogged(batch);
-        self.log
-            .extend(batch.iter().map(|(_, proposal)| proposal.clone()));
+        let kept = batch.iter().filter(|(_, p)| !self.is_forgotten(p));
+        let kept: Vec<Proposal> = kept.map(|(_, proposal)| proposal.clone()).collect();
+        self.log.extend(kept);
         outcomes
+    }
+
+    /// What the ledger says it has done, and has not.
+    fn is_forgotten(&self, proposal: &Proposal) -> bool {
+        matches!(&proposal.command, Command::Fire(fire) if Some(fire.job_id) == self.forgets_fires_of)
     }
 
     pub(super) fn apply_unlogged(
         &mut self,
         batch: &[(ProposalId, Proposal)],
     ) -> Vec<(ProposalId, Outcome)> {
-        let proposals: Vec<Proposal> = batch.iter().map(|(_, p)| p.clone()).collect();
+        let (forgotten, kept): (Vec<_>, Vec<_>) =
+            batch.iter().partition(|(_, p)| self.is_forgotten(p));
+        let proposals: Vec<Proposal> = kept.iter().map(|(_, p)| p.clone()).collect();
         if self.in_writing {
             self.check_commands(&proposals);
         }
@@ -40,8 +48,16 @@ impl World {
             self.note(|_| brief_commit(proposal, outcome));
             invariants::on_commit(self, proposal, outcome);
         }
-        let ids = batch.iter().map(|(id, _)| *id);
-        ids.zip(outcomes).collect()
+        let ids = kept.iter().map(|(id, _)| *id);
+        let mut answers: Vec<(ProposalId, Outcome)> = ids.zip(outcomes).collect();
+        answers.extend(forgotten.into_iter().map(|&(id, _)| {
+            let outcome = Outcome {
+                result: Ok(Done::Fired { runs: Vec::new() }),
+                changes: Vec::new(),
+            };
+            (id, outcome)
+        }));
+        answers
     }
 
     fn check_commands(&mut self, proposals: &[Proposal]) {
