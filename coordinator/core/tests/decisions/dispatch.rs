@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ledger::RunState;
 use ledger::command::Command;
 use protocol::attempt::AttemptOutcome;
-use protocol::message::Attach;
+use protocol::message::{Attach, CoordinatorBody};
 use protocol::{AgentId, RunId};
 
 use crate::bench::{Bench, attach, cancel};
@@ -268,4 +268,36 @@ fn waiting_runs_take_their_turns() {
         bench.finish(host, token, AttemptOutcome::Succeeded);
     }
     assert!(bench.core.working_set().runs.is_empty());
+}
+
+#[test]
+fn the_number_of_a_runs_shards_is_that_of_its_version() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "shards: 3\noverlap: queue");
+    let host = bench.attach_as("h1", one_slot());
+    let shards_told = |bench: &mut Bench| -> Vec<(u32, u32)> {
+        let heard = bench.heard(host.conn).into_iter();
+        let starts = heard.filter_map(|body| match body {
+            CoordinatorBody::Start { token, work, .. } => Some((token, work)),
+            _ => None,
+        });
+        let starts: Vec<_> = starts.collect();
+        for (token, _) in &starts {
+            bench.finish(host, *token, AttemptOutcome::Succeeded);
+        }
+        starts
+            .iter()
+            .map(|(_, work)| (work.shard, work.shards))
+            .collect()
+    };
+    bench.run("t/a");
+    let mut told = shards_told(&mut bench);
+    // While the first run is on its way, another version comes, and a second run of it.
+    bench.job("t/a", "shards: 2\noverlap: queue");
+    bench.run("t/a");
+    for _ in 0..6 {
+        told.extend(shards_told(&mut bench));
+        bench.settle();
+    }
+    assert_eq!(told, [(0, 3), (1, 3), (2, 3), (0, 2), (1, 2)]);
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ledger::RunState;
-use ledger::command::{AlertKind, Command, On};
-use protocol::{DurationMs, JobId};
+use ledger::command::{AlertKind, Command, Decision, On};
+use protocol::{DurationMs, JobId, WallMs};
 
 use crate::bench::Bench;
 
@@ -183,4 +183,64 @@ fn a_fire_on_its_way_through_the_ledger_does_not_keep_the_shell_awake() {
     bench.commits = true;
     bench.commit();
     assert_eq!(fires(&bench), 1);
+}
+
+/// Every fire time that was admitted, oldest first.
+fn fire_times(bench: &Bench) -> Vec<WallMs> {
+    let fired = bench.logged(|command| match command {
+        Command::Fire(fire) => Some(fire.decisions.clone()),
+        _ => None,
+    });
+    let times = fired
+        .into_iter()
+        .flatten()
+        .filter_map(|decision| match decision {
+            Decision::Run { fire_time, .. } => Some(fire_time),
+            _ => None,
+        });
+    times.collect()
+}
+
+#[test]
+fn woken_early_and_set_back_a_little_two_hundred_jobs_fire_once_each() {
+    let mut bench = Bench::new();
+    for job in 0..200 {
+        bench.job(&format!("t/job-{job}"), EVERY_10S);
+    }
+    // 30 ms before the instant, the clock is slewed back by 100 ms; then it is woken every 10 ms.
+    bench.pass(9_970);
+    assert_eq!(fires(&bench), 0);
+    bench.now.wall = bench.now.wall - DurationMs(100);
+    for _ in 0..40 {
+        bench.stand_still(10);
+    }
+    let times = fire_times(&bench);
+    assert_eq!(times.len(), 200);
+    assert!(times.iter().all(|&at| at <= bench.now.wall));
+}
+
+#[test]
+fn a_clock_a_day_ahead_and_a_restart_run_no_instant_twice() {
+    let mut bench = Bench::new();
+    bench.job(
+        "t/a",
+        &format!("{EVERY_10S}\nmisfire: {{ policy: skip, after: 60s }}"),
+    );
+    bench.pass(20_000);
+    let day = DurationMs(86_400_000);
+    bench.now.wall = bench.now.wall + day;
+    bench.succeed();
+    bench.pass(30_000);
+    bench.now.wall = bench.now.wall - day;
+    bench.succeed();
+    bench.pass(120_000);
+    bench.now.wall = bench.now.wall + day;
+    bench.succeed();
+    bench.pass(30_000);
+    let mut times = fire_times(&bench);
+    let all = times.len();
+    times.sort_unstable();
+    times.dedup();
+    assert_eq!(times.len(), all);
+    assert!(all >= 4, "{times:?}");
 }
