@@ -167,7 +167,7 @@ pub enum Recovery {
     ResumeLeader(u64),
     FastDisk,
     Quorum(u64),
-    StepBack(i64),
+    SetClockRight,
     StartAgent(usize),
     StartSupervisor(usize),
     ResumeAgent(usize),
@@ -218,7 +218,7 @@ impl World {
             } => {
                 self.step_clock(by_ms);
                 if let Some(after) = back_after_ms {
-                    self.later(after, Recovery::StepBack(by_ms));
+                    self.later(after, Recovery::SetClockRight);
                 }
             }
             Transition::CutAll { ms } => {
@@ -365,7 +365,7 @@ impl World {
             Recovery::ResumeLeader(leader) => self.resume_leader(leader),
             Recovery::FastDisk => self.commit_ms = (1, 8),
             Recovery::Quorum(leader) => self.set_quorum(leader, true),
-            Recovery::StepBack(by) => self.step_clock(-by),
+            Recovery::SetClockRight => self.set_clock_right(),
             Recovery::StartAgent(host) => self.start_agent(host),
             Recovery::StartSupervisor(host) => self.start_supervisor(host),
             Recovery::ResumeAgent(host) => self.resume_agent(host),
@@ -379,14 +379,19 @@ impl World {
         }
     }
 
-    /// Everything is whole again, at once.
-    pub fn heal_everything(&mut self) {
-        self.note(|_| "*** everything is healed".to_owned());
-        self.commit_ms = (1, 8);
+    /// Whoever sets the coordinator's clock back sets it to the right time.
+    fn set_clock_right(&mut self) {
         let error = self.coordinator_clock.wall_error(self.now);
         if error.abs() > 500 {
             self.step_clock(-error);
         }
+    }
+
+    /// Everything is whole again, at once.
+    pub fn heal_everything(&mut self) {
+        self.note(|_| "*** everything is healed".to_owned());
+        self.commit_ms = (1, 8);
+        self.set_clock_right();
         for leader in self.leaders.keys().copied().collect::<Vec<_>>() {
             if leader == self.front {
                 self.resume_if_stopped(leader);
@@ -403,6 +408,7 @@ impl World {
         for host in 0..self.hosts.len() {
             self.heal(host);
             self.hosts[host].disk_full = false;
+            self.hosts[host].clock.set_right(self.now);
             self.hosts[host].link.delay_ms = (1, 4);
             self.boot(host);
             self.resume_host(host);

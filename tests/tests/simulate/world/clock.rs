@@ -44,6 +44,13 @@ impl Clock {
         self.wall += by;
     }
 
+    /// Sets the wall clock to true time and keeps it there, as an NTP client that is back does.
+    pub fn set_right(&mut self, now: i64) {
+        self.settle(now);
+        self.wall = now;
+        self.wall_ppm = 0;
+    }
+
     pub fn read(&self, now: i64) -> Now {
         let elapsed = now - self.since;
         let at_rate = |ppm: i64| elapsed + elapsed * ppm / MILLION;
