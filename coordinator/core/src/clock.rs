@@ -7,7 +7,7 @@
 //! more than a second, somebody or something set the clock. Whether the old or the new time is right
 //! a step alone does not tell, so nothing fires until the clock has stood still for a minute.
 //!
-//! A *disagreement*: where enough agents agree among themselves ([`fleet`]), they are a reference, and a
+//! A *disagreement*: where enough agents agree among themselves ([`hosts`]), they are a reference, and a
 //! clock that is further from them than [`Thresholds::stop`] fires nothing, however it got there. One that
 //! was contradicted goes on being held when those who did so fall silent: silence is no consent. A new
 //! step is a new beginning.
@@ -22,14 +22,14 @@
 //! | no | differs by more than `warn` | fires, and a person is told |
 //! | no | differs by more than `stop`, or did before it fell silent | held, and a person is told |
 
-pub mod fleet;
+pub mod hosts;
 
 use std::fmt;
 
 use ledger::command::AlertKind;
 use protocol::{AgentId, BootMs, DurationMs, Now, WallMs};
 
-use fleet::{Fleet, Reference};
+use hosts::{Hosts, Reference};
 
 /// A jump of the wall clock against the boot clock beyond this is a step.
 pub const STEP: DurationMs = DurationMs(1_000);
@@ -67,7 +67,7 @@ pub struct ClockGate {
     thresholds: Thresholds,
     seen: Option<Seen>,
     held_until: Option<BootMs>,
-    fleet: Fleet,
+    hosts: Hosts,
     looked_at: Option<BootMs>,
     says: FleetSays,
 }
@@ -234,7 +234,7 @@ impl ClockGate {
         step
     }
 
-    /// A beat of an agent has arrived: see [`Fleet`].
+    /// A beat of an agent has arrived: see [`Hosts`].
     pub(crate) fn hear(
         &mut self,
         agent: AgentId,
@@ -242,7 +242,7 @@ impl ClockGate {
         round_trip: Option<DurationMs>,
         now: Now,
     ) {
-        self.fleet.hear(agent, wall, round_trip, now.boot);
+        self.hosts.hear(agent, wall, round_trip, now.boot);
     }
 
     pub fn verdict(&self, now: Now) -> Verdict {
@@ -262,7 +262,7 @@ impl ClockGate {
     }
 
     fn look_at_fleet(&mut self, now: Now) {
-        let reference = self.fleet.reference(now.boot);
+        let reference = self.hosts.reference(now.boot);
         self.says = match (reference, self.says) {
             (None, FleetSays::Contradicts(difference)) => FleetSays::Contradicts(difference),
             (None, _) => FleetSays::Nothing,

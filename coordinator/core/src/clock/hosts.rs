@@ -30,7 +30,7 @@ const ROUND_TRIP_MAX: DurationMs = DurationMs(500);
 const SAMPLES: usize = 3;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fleet {
+pub(super) struct Hosts {
     heard: BTreeMap<AgentId, Vec<Sample>>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Reference {
     pub(super) agents: usize,
 }
 
-impl Fleet {
+impl Hosts {
     /// A beat sent at `wall` has arrived; another was answered within `round_trip`.
     pub(super) fn hear(
         &mut self,
@@ -134,14 +134,14 @@ mod tests {
     /// How far ahead a right clock is found, and by how many, where each agent's clock is wrong by
     /// `error` and its beats took `delay` of a round trip of twice that.
     fn ahead(agents: &[(i64, i64)]) -> Option<(i64, usize)> {
-        let mut fleet = Fleet::default();
+        let mut hosts = Hosts::default();
         let now = BootMs(50_000);
         for (i, &(error, delay)) in agents.iter().enumerate() {
             let wall = WallMs(START + now.0 + error - delay);
             let trip = Some(DurationMs(2 * delay));
-            fleet.hear(AgentId(i as i64 + 1), wall, trip, now);
+            hosts.hear(AgentId(i as i64 + 1), wall, trip, now);
         }
-        let reference = fleet.reference(now)?;
+        let reference = hosts.reference(now)?;
         let ahead = reference.ahead(WallMs(START + now.0), now);
         Some((ahead.0, reference.agents))
     }
@@ -180,36 +180,36 @@ mod tests {
 
     #[test]
     fn beats_of_one_agent_narrow_the_doubt_and_old_ones_are_forgotten() {
-        let mut fleet = Fleet::default();
+        let mut hosts = Hosts::default();
         let mut at = BootMs(1_000);
         // Delayed by 100 ms, by none, by 100 ms; each of a round trip of 100 ms.
         for delay in [100, 0, 100] {
             for agent in 1..=3 {
                 let wall = WallMs(START + at.0 - delay);
-                fleet.hear(AgentId(agent), wall, Some(DurationMs(100)), at);
+                hosts.hear(AgentId(agent), wall, Some(DurationMs(100)), at);
             }
             at = at + DurationMs(5_000);
         }
         let right = WallMs(START + at.0);
-        let reference = fleet.reference(at).unwrap();
+        let reference = hosts.reference(at).unwrap();
         assert_eq!(reference.ahead(right, at), DurationMs(0));
         assert_eq!(reference.doubt, 0);
         let later = at + QUIET_HOST;
-        assert_eq!(fleet.reference(later), None);
-        assert!(fleet.heard.is_empty());
+        assert_eq!(hosts.reference(later), None);
+        assert!(hosts.heard.is_empty());
     }
 
     #[test]
     fn an_agent_whose_clock_was_set_is_believed_as_it_is_now() {
-        let mut fleet = Fleet::default();
+        let mut hosts = Hosts::default();
         for (at, error) in [(1_000, 0), (6_000, -7_000)] {
             for agent in 1..=3 {
                 let wall = WallMs(START + at + error);
-                fleet.hear(AgentId(agent), wall, Some(DurationMs(10)), BootMs(at));
+                hosts.hear(AgentId(agent), wall, Some(DurationMs(10)), BootMs(at));
             }
         }
         let (wall, boot) = (WallMs(START + 6_000), BootMs(6_000));
-        let reference = fleet.reference(boot).unwrap();
+        let reference = hosts.reference(boot).unwrap();
         assert_eq!(reference.ahead(wall, boot), DurationMs(7_000 - 5 - 5));
     }
 }
