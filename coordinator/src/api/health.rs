@@ -61,8 +61,8 @@ fn missing_of(core: &Core, now: Now) -> (Now, Vec<String>) {
     if core.epoch().is_none() {
         missing.push(RequestError::NotLeading.to_string());
     }
-    if let Verdict::Held { remaining } = core.clock_verdict(now) {
-        missing.push(RequestError::ClockHeld { remaining }.to_string());
+    if let Verdict::Held(doubt) = core.clock_verdict(now) {
+        missing.push(RequestError::ClockHeld(doubt).to_string());
     }
     (now, missing)
 }
