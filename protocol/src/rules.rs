@@ -122,6 +122,8 @@ pub enum Rule {
     RedoNeedsHarmless,
     /// 4: who is asked to confirm a run is reminded while it lasts.
     PersonIsReminded,
+    /// 4: an attempt that its host does not end is given up some time after its time-out.
+    TimeoutBoundsLease,
 }
 
 /// Which rules are in force. Everything outside tests runs with [`Rules::all`].

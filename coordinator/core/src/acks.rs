@@ -95,6 +95,7 @@ impl Core {
             .leases_of(agent_id)
             .map(|(token, _)| token)
             .filter(|&token| !(leaves_out && self.expiry.is_proposed(token)))
+            .filter(|&token| !self.expiry.is_overlong(token, beat.arrived))
             .collect();
         let (session, number) = (beat.session, beat.beat);
         self.send(

@@ -6,7 +6,7 @@ use ledger::command::{
     Admit, AlertKind, BecomeActive, Command, On, Over, Proposal, RaiseAlert, SettleAlerts,
     SkipWaiting,
 };
-use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, WorkingSet};
+use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, ShardState, WorkingSet};
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
@@ -176,12 +176,12 @@ impl Core {
         for agent_id in agents {
             core.note_host(agent_id);
         }
-        let held: Vec<ShardRow> = core.set.shards.values().cloned().collect();
-        for shard in &held {
-            core.note_lease(shard);
-        }
         for run in core.set.runs.values() {
             core.reminders.note(run, now);
+        }
+        let held: Vec<ShardRow> = core.set.shards.values().cloned().collect();
+        for shard in &held {
+            core.note_lease(shard, now);
         }
         let jobs: Vec<JobRow> = core.set.jobs.values().cloned().collect();
         for job in &jobs {
@@ -377,7 +377,7 @@ impl Core {
         self.note_touched();
         match change {
             Change::Shard(shard) => {
-                self.note_lease(shard);
+                self.note_lease(shard, now);
                 let held_by = held_by.map(|(agent_id, _)| agent_id);
                 self.grants.note_shard(shard, held_by);
             }
@@ -396,13 +396,16 @@ impl Core {
     }
 
     /// A lease counts from the beat on which it rests until a beat has listed it.
-    fn note_lease(&mut self, shard: &ShardRow) {
+    fn note_lease(&mut self, shard: &ShardRow, now: Now) {
+        let ShardState::Leased(lease) = shard.state else {
+            return;
+        };
         let key = (shard.run_id, shard.shard);
-        if let Some((agent_id, token)) = self.queue.lease_of(key) {
-            let agent = self.set.agents.get(&agent_id);
-            let at = agent.and_then(|agent| self.sessions.acked_arrival(&agent.name));
-            self.expiry.begin_lease(agent_id, token, key, at);
-        }
+        let (agent_id, token) = (lease.agent_id, lease.token);
+        let agent = self.set.agents.get(&agent_id);
+        let at = agent.and_then(|agent| self.sessions.acked_arrival(&agent.name));
+        let until = self.lease_until(lease, shard.run_id, now);
+        self.expiry.begin_lease(agent_id, token, key, at, until);
     }
 
     fn forget_name_of(&mut self, job_id: JobId) {

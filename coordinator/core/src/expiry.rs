@@ -14,6 +14,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use ledger::Lease;
 use ledger::command::{Command, Expire};
 use protocol::lease::{QUIET_HOST, STALLED_LEADER, TAKEOVER_MAX, TAKEOVER_MIN, leader_expiry};
 use protocol::{AgentId, BootMs, DurationMs, Now, Rule, RunId, Token};
@@ -44,7 +45,12 @@ struct Listed {
     /// Arrival of the last acknowledged beat of this reign that listed it, or on which it was
     /// granted.
     at: Option<BootMs>,
+    /// What lists it after this keeps it no longer.
+    until: BootMs,
 }
+
+/// What a host may need beyond the time-out of an attempt to begin it, to kill it and to say so.
+const GRACE: DurationMs = DurationMs(60_000);
 
 impl Expiry {
     pub(crate) fn new(now: BootMs) -> Expiry {
@@ -65,9 +71,15 @@ impl Expiry {
         token: Token,
         key: Key,
         at: Option<BootMs>,
+        until: BootMs,
     ) {
         if let Entry::Vacant(vacant) = self.listed.entry(token) {
-            vacant.insert(Listed { agent, key, at });
+            vacant.insert(Listed {
+                agent,
+                key,
+                at,
+                until,
+            });
             self.by_age.insert((at, token));
         }
     }
@@ -78,11 +90,19 @@ impl Expiry {
         if let Some(listed) = self.listed.get_mut(&token)
             && listed.agent == agent
             && listed.at < Some(at)
+            && at < listed.until
         {
             self.by_age.remove(&(listed.at, token));
             listed.at = Some(at);
             self.by_age.insert((listed.at, token));
         }
+    }
+
+    /// Whether a beat that arrived at `at` keeps this lease no longer, because its attempt should
+    /// have ended long before.
+    pub(crate) fn is_overlong(&self, token: Token, at: BootMs) -> bool {
+        let listed = self.listed.get(&token);
+        listed.is_some_and(|listed| at >= listed.until)
     }
 
     fn forget(&mut self, token: Token) {
@@ -164,14 +184,7 @@ impl Core {
             if !still_current || !self.lease_is_due(token, key, now.boot) {
                 continue;
             }
-            let reason = format!(
-                "{} was not heard of for {}",
-                self.set
-                    .agents
-                    .get(&agent)
-                    .map_or("its agent", |a| a.name.as_str()),
-                self.takeover(key.0),
-            );
+            let reason = self.why_expired(agent, token, key.0, now);
             self.expiry.proposed.insert(token);
             let expire = Expire {
                 run_id: key.0,
@@ -181,6 +194,33 @@ impl Core {
             };
             self.propose(Flight::Expire(key, token), Command::Expire(expire), now);
         }
+    }
+
+    fn why_expired(&self, agent: AgentId, token: Token, run_id: RunId, now: Now) -> String {
+        let agent = self.set.agents.get(&agent);
+        let name = agent.map_or("its agent", |agent| agent.name.as_str());
+        if self.expiry.is_overlong(token, now.boot) {
+            return format!(
+                "{name} has not ended it within {GRACE} after its time-out: what runs there may not \
+                 be killed, look at it"
+            );
+        }
+        format!("{name} was not heard of for {}", self.takeover(run_id))
+    }
+
+    /// From when on nothing that a host lists keeps this lease: what its attempt may take, and what
+    /// its host may need besides. A supervisor ends its attempts at their time-out; where it does
+    /// not, or cannot because the kernel does not let go of a process, its shard would otherwise
+    /// wait for as long as the host beats. The wall clock only says how much of the time is left.
+    pub(crate) fn lease_until(&self, lease: Lease, run_id: RunId, now: Now) -> BootMs {
+        let run = self.set.runs.get(&run_id);
+        let manifest = run.and_then(|run| self.catalogue.readable(run.job_id, run.version));
+        let Some(manifest) = manifest.filter(|_| self.rules.on(Rule::TimeoutBoundsLease)) else {
+            return BootMs(i64::MAX);
+        };
+        let timeout = DurationMs(manifest.timeout.0 + manifest.timeout.0 / 100);
+        let whole = manifest.takeover_after + timeout + GRACE;
+        now.boot + (lease.since + whole - now.wall).clamp_to(whole)
     }
 
     fn lease_is_due(&self, token: Token, key: Key, now: BootMs) -> bool {

@@ -200,11 +200,13 @@ impl Context<'_> {
         let id = run.run_id;
         let safe = self.policy(run.job_id, run.version)?.safe;
         Ok(if safe {
-            format!("See `matins describe {id}`; to run it again: `matins rerun {id} --failed`")
+            format!(
+                "See `matins describe {id}`; to run it again: `matins rerun {id} --failed --reason WHY`"
+            )
         } else {
             format!(
                 "See what it has done (`matins describe {id}`), then say how it is to be taken: \
-                 `matins confirm {id} --as succeeded|retry|failed`"
+                 `matins confirm {id} --as succeeded|retry|failed --reason HOW-YOU-KNOW`"
             )
         })
     }

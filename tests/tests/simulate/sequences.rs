@@ -94,7 +94,7 @@ fn every_rule_is_proven() {
         );
         proven.insert(sequence.rule as u8);
     }
-    let unproven: Vec<u8> = (0..=Rule::PersonIsReminded as u8)
+    let unproven: Vec<u8> = (0..=Rule::TimeoutBoundsLease as u8)
         .filter(|rule| !proven.contains(rule))
         .collect();
     assert!(

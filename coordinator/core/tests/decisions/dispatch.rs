@@ -195,7 +195,7 @@ fn a_shard_is_tried_elsewhere_before_it_is_tried_again_where_it_failed() {
 #[test]
 fn a_shard_that_nobody_takes_goes_to_a_person_with_the_reason() {
     let mut bench = Bench::new();
-    bench.job("t/b", "");
+    bench.job("t/b", "timeout: 1h");
     let busy = bench.attach_as("h1", one_slot());
     bench.run("t/b");
     let token = bench.start(busy);

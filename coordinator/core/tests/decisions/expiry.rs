@@ -38,6 +38,29 @@ fn ends_after(bench: &mut Bench, run: RunId, full: i64) {
 }
 
 #[test]
+fn an_attempt_that_its_host_does_not_end_is_given_up_after_its_time_out() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "timeout: 1m\ntakeover_after: 15s");
+    let host = bench.attach("h1");
+    let run = bench.run("t/a");
+    let token = bench.start(host);
+    // Its whole time is 15 s + 1 min 0.6 s + 1 min.
+    bench.keep(host, &[token], 130_000);
+    assert!(bench.acks(host).last().unwrap().1.contains(&token));
+    bench.keep(host, &[token], 15_000);
+    assert!(!bench.acks(host).last().unwrap().1.contains(&token));
+    assert_eq!(bench.holder(run, 0).map(|(_, token)| token), Some(token));
+    bench.keep(host, &[token], 10_000);
+    assert_ne!(bench.holder(run, 0).map(|(_, token)| token), Some(token));
+    let attempts = &bench.detail(run).shard_list[0].attempts;
+    let reason = attempts[0].reason.as_deref().unwrap();
+    assert!(
+        reason.starts_with("h1 has not ended it within 1m after its time-out"),
+        "{reason}"
+    );
+}
+
+#[test]
 fn a_silent_hosts_lease_ends_after_its_full_time_and_is_tried_again() {
     let (mut bench, _, run, _) = leased();
     ends_after(&mut bench, run, FULL);

@@ -258,7 +258,7 @@ mod tests {
             at.bed.view("SELECT kind, run, text FROM alert_view"),
             [format!(
                 "needs_confirmation|run-1|team/job@1970-01-01T00:01:00Z (run-1) needs a person: \
-                 {why}. See `matins describe run-1`; to run it again: `matins rerun run-1 --failed`"
+                 {why}. See `matins describe run-1`; to run it again: `matins rerun run-1 --failed --reason WHY`"
             )]
         );
         assert_eq!(at.bed.shard(at.run, 0).attempts, 3);
@@ -301,7 +301,7 @@ mod tests {
         );
         assert!(
             told.ends_with(
-                "then say how it is to be taken: `matins confirm run-1 --as succeeded|retry|failed`"
+                "then say how it is to be taken: `matins confirm run-1 --as succeeded|retry|failed --reason HOW-YOU-KNOW`"
             ),
             "{told}"
         );

@@ -100,7 +100,7 @@ mod tests {
                 "needs_confirmation|2|team/job@1970-01-01T00:01:00Z (run-1) needs a person: \
                  2 shards need confirmation; shard 0: no host could take it: 1 host looked at, \
                  1 has no free slot. See `matins describe run-1`; to run it again: \
-                 `matins rerun run-1 --failed`"
+                 `matins rerun run-1 --failed --reason WHY`"
             ]
         );
         let leased = bed.fire(job, 2).0;

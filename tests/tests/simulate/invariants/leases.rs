@@ -9,6 +9,7 @@ use protocol::{DurationMs, Token};
 
 use super::p2_no_twice::{KILLED_WITHIN, is_excused};
 use crate::world::World;
+use crate::world::truth::Grant;
 
 pub fn on_propose(world: &mut World, proposal: &Proposal) {
     if let Command::Expire(expire) = &proposal.command {
@@ -143,11 +144,10 @@ fn check_unheard(world: &mut World, token: Token) {
     if holder.is_some_and(|agent| !world.is_listened_to(&agent.name)) {
         return;
     }
-    let run = set.runs.get(&grant.run_id);
-    let takeover = run
-        .and_then(|run| set.versions.get(&(run.job_id, run.version)))
-        .and_then(|version| jobs::Manifest::from_json(&version.manifest).ok())
-        .map(|manifest| manifest.takeover_after.0);
+    if is_overlong(world, token) {
+        return;
+    }
+    let takeover = manifest_of(world, &grant).map(|manifest| manifest.takeover_after.0);
     let heard = world.heard.get(&token).map(|&(last, _)| last);
     let (Some(takeover), Some(heard)) = (takeover, heard) else {
         return;
@@ -166,6 +166,25 @@ fn check_unheard(world: &mut World, token: Token) {
             )
         },
     );
+}
+
+fn manifest_of(world: &World, grant: &Grant) -> Option<jobs::Manifest> {
+    let set = &world.truth.set;
+    let run = set.runs.get(&grant.run_id)?;
+    let version = set.versions.get(&(run.job_id, run.version))?;
+    jobs::Manifest::from_json(&version.manifest).ok()
+}
+
+/// Whether its attempt should have ended long ago, however slow its host.
+fn is_overlong(world: &World, token: Token) -> bool {
+    const LONG_MS: i64 = 55_000;
+    let Some(grant) = world.truth.grants.get(&token) else {
+        return false;
+    };
+    manifest_of(world, grant).is_some_and(|manifest| {
+        let whole = manifest.takeover_after.0 + manifest.timeout.0 + LONG_MS;
+        world.now - grant.at >= whole
+    })
 }
 
 /// An agent asks something of its supervisor.
@@ -202,7 +221,7 @@ fn check_kill(world: &mut World, host: usize, token: Token) {
         world.truth.expiry_proposed.contains(&token) || !world.truth.is_current(token);
     let cloned = world.cloned.contains(&world.hosts[host].identity);
     world.require(
-        due || known_to_end || cloned,
+        due || known_to_end || cloned || is_overlong(world, token),
         "P4",
         "nothing is killed while its lease lives",
         || {

@@ -60,6 +60,7 @@ pub fn after_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
                 .map_or(0, |run| run.execution);
             let grant = Grant {
                 index,
+                at: world.now,
                 run_id: *run_id,
                 shard: *shard,
                 agent_id,

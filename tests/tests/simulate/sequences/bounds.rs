@@ -2,10 +2,11 @@
 
 use ledger::RunState;
 
-use super::{A, MINUTE, SECOND, alert_with, sequences};
+use super::{A, MINUTE, SECOND, alert_with, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::{number, text};
 use crate::world::people::Job;
+use crate::world::process::Behaviour;
 use crate::world::{Held, World};
 
 sequences! {
@@ -14,6 +15,7 @@ sequences! {
     poison_row_of_runs breaks without RefusedRests;
     unplaceable breaks without UnplaceableGoesToPerson;
     disk_full_agent breaks without RetriedElsewhere;
+    process_that_cannot_be_killed breaks without TimeoutBoundsLease;
 }
 
 const JOBS: usize = 50;
@@ -130,6 +132,26 @@ fn unplaceable(world: &mut World) -> Held {
         "what nobody can take goes to a person with the report",
         || format!("state {state}, reason {reason:?}"),
     );
+    heal(world)
+}
+
+/// The kernel does not let go of a process at its time-out, and its host beats on.
+fn process_that_cannot_be_killed(world: &mut World) -> Held {
+    world.plan(&[
+        Behaviour {
+            dies_of_term_ms: None,
+            stuck_ms: 10 * MINUTE,
+            ..works_for(3_600)
+        },
+        works_for(5),
+    ]);
+    world.begin(2)?;
+    let mut job = Job::on_demand("a/hangs");
+    job.timeout_s = 20;
+    job.takeover_s = 15;
+    world.put(&job)?;
+    let run_id = world.run_now("a/hangs")?;
+    world.until_state(run_id, RunState::Succeeded, 4 * MINUTE)?;
     heal(world)
 }
 

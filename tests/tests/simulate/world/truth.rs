@@ -46,6 +46,8 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
     pub index: u64,
+    /// True time.
+    pub at: i64,
     pub run_id: RunId,
     pub shard: u32,
     pub agent_id: AgentId,
