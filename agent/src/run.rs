@@ -74,6 +74,8 @@ pub struct Options {
     pub output_bytes_max: u64,
     /// Output of ended attempts is kept so long.
     pub output_age: DurationMs,
+    /// The newest so many of each job are kept beyond that.
+    pub output_of_each_job: u32,
     /// All output on this host takes at most so much; `None`: 5 GiB, or a tenth of the disk if
     /// that is less.
     pub output_bytes_total: Option<u64>,
@@ -217,6 +219,7 @@ impl Shell {
             mut labels,
             output_bytes_max,
             output_age,
+            output_of_each_job,
             output_bytes_total,
             work,
         } = options;
@@ -258,6 +261,7 @@ impl Shell {
         };
         let bounds = Bounds {
             age: output_age,
+            of_each_job: output_of_each_job,
             total_bytes: output_bytes_total,
         };
         let kept = PathBuf::from(&output_directory);

@@ -55,6 +55,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         labels: options.labels,
         output_bytes_max: options.output_per_attempt,
         output_age: options.output_age,
+        output_of_each_job: options.output_of_each_job,
         output_bytes_total: options.output_total,
         work: if options.pretend_for_bench {
             agent::Work::Pretend

@@ -60,6 +60,9 @@ pub struct Limits {
     /// Share of the CPU beside others, 1 to 10,000; 100 is that of everybody who says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_weight: Option<u16>,
+    /// The same of disks, where one of the host's weighs who asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_weight: Option<u16>,
 }
 
 /// One of the [`Limits`].
@@ -69,6 +72,7 @@ pub enum Limit {
     Memory,
     Pids,
     CpuWeight,
+    IoWeight,
 }
 
 impl Limit {
@@ -78,6 +82,7 @@ impl Limit {
             Limit::Memory => "memory",
             Limit::Pids => "pids",
             Limit::CpuWeight => "cpu_weight",
+            Limit::IoWeight => "io_weight",
         }
     }
 }

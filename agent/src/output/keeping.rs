@@ -1,10 +1,15 @@
 //! How much output stays on a host: bounded by age, by its sum and by what is left of the disk.
 //!
-//! Outputs of ended attempts go, oldest first; one that a log writer has open never does. What a
-//! crash has left behind is open to nobody and goes in its turn. When the disk is nearly full in
-//! spite of that, nothing is started here: a host that cannot keep what a job prints is no place
-//! for it.
+//! Outputs of ended attempts go, oldest first; one that a log writer has open never does. The newest
+//! few of each job outlive their age: of a job that runs once a month, the last run is what somebody
+//! will ask for. What a crash has left behind is open to nobody and goes in its turn. When the disk is
+//! nearly full in spite of that, nothing is started here: a host that cannot keep what a job prints is
+//! no place for it. What was removed is noted, so that who asks for it is told why it is not there.
+//!
+//! A host may have a hundred thousand outputs. One that is over changes no more, so it is looked at
+//! once and remembered, and so many at most are removed at a time.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,13 +21,17 @@ use nix::sys::statvfs::statvfs;
 use protocol::{DurationMs, WallMs};
 use tokio::sync::mpsc;
 
-use super::layout::is_open;
+use super::layout::{ABOUT, is_open};
+use super::removed::{self, Why};
 use crate::clock;
 use crate::run::Input;
 
 /// The disk is looked at this often, and what lies on it every so many looks.
 const LOOK: Duration = Duration::from_secs(5);
 const LOOKS_BETWEEN_SWEEPS: u32 = 12;
+
+/// Removed in one go; the rest follows at the next look.
+const REMOVED_AT_ONCE: usize = 1_000;
 
 /// What was written just now belongs to an attempt whose log writer was restarted, perhaps.
 const SETTLED: DurationMs = DurationMs(60_000);
@@ -39,6 +48,8 @@ const FLOOR_SHARE: u64 = 100;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) age: DurationMs,
+    /// The newest so many of each job are kept beyond their age.
+    pub(crate) of_each_job: u32,
     /// `None`: as much as the disk's size suggests.
     pub(crate) total_bytes: Option<u64>,
 }
@@ -47,10 +58,16 @@ pub(crate) struct Bounds {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     directory: PathBuf,
+    /// Whose it is, as far as it says so.
+    job: String,
     bytes: u64,
     written_at: WallMs,
     open: bool,
 }
+
+/// Outputs that are over, by their tokens: they change no more.
+#[derive(Debug, Default)]
+struct Shelf(BTreeMap<i64, Found>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Space {
@@ -76,16 +93,42 @@ impl Space {
     }
 }
 
+/// What a look has found.
+struct Kept {
+    full: Option<DiskFull>,
+    /// More is to be removed.
+    more: bool,
+}
+
 /// Sees to the bounds for as long as anybody listens to `inputs`, who is told of a full disk.
 pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender<Input>) {
     let mut told = false;
-    for look in 0_u32.. {
-        let directory = directory.clone();
-        let due = look % LOOKS_BETWEEN_SWEEPS == 0;
+    let mut shelf = Shelf::default();
+    let mut until_sweep = 0;
+    loop {
+        let (directory, due) = (directory.clone(), until_sweep == 0);
         // A disk that hangs holds a thread, and its last verdict stands.
-        let looked = tokio::task::spawn_blocking(move || keep(&directory, bounds, due)).await;
-        match looked.map_err(io::Error::other).and_then(|kept| kept) {
-            Ok(full) => {
+        let looked = tokio::task::spawn_blocking(move || {
+            let kept = keep(&directory, bounds, due, &mut shelf);
+            (kept, shelf)
+        });
+        let kept = match looked.await {
+            Ok((kept, returned)) => {
+                shelf = returned;
+                kept
+            }
+            Err(error) => {
+                shelf = Shelf::default();
+                Err(io::Error::other(error))
+            }
+        };
+        until_sweep = match &kept {
+            Ok(kept) if kept.more => 0,
+            _ if due => LOOKS_BETWEEN_SWEEPS - 1,
+            _ => until_sweep - 1,
+        };
+        match kept {
+            Ok(Kept { full, .. }) => {
                 if full.is_some() != told {
                     told = full.is_some();
                     if let Some(full) = &full {
@@ -105,26 +148,37 @@ pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender
 }
 
 /// Removes what is too much, if that is due or the disk is full; whether it is full then.
-fn keep(directory: &Path, bounds: Bounds, due: bool) -> io::Result<Option<DiskFull>> {
+fn keep(directory: &Path, bounds: Bounds, due: bool, shelf: &mut Shelf) -> io::Result<Kept> {
     let space = read_space(directory)?;
     if !due && !space.is_full() {
-        return Ok(None);
+        let (full, more) = (None, false);
+        return Ok(Kept { full, more });
     }
-    let found = read_outputs(directory)?;
-    let doomed = plan(&found, bounds, space, clock::now().wall);
-    for output in &doomed {
+    let now = clock::now().wall;
+    shelf.read(directory, now)?;
+    let doomed = plan(shelf.0.values(), bounds, space, now);
+    let more = doomed.len() > REMOVED_AT_ONCE;
+    let mut gone = Vec::new();
+    for (output, why) in doomed.into_iter().take(REMOVED_AT_ONCE) {
         match fs::remove_dir_all(&output.directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let directory = output.directory.display();
                 tracing::warn!(%directory, %error, "an old output cannot be removed");
             }
-            _ => {}
+            _ => gone.extend(token_of(&output.directory).map(|token| (token, why))),
         }
     }
-    if !doomed.is_empty() {
-        tracing::info!(outputs = doomed.len(), "old output was removed");
+    if !gone.is_empty() {
+        tracing::info!(outputs = gone.len(), "old output was removed");
+        if let Err(error) = removed::note(directory, &gone, now) {
+            tracing::warn!(%error, "it cannot be noted which output was removed");
+        }
     }
-    Ok(read_space(directory)?.full(directory))
+    for (token, _) in &gone {
+        shelf.0.remove(token);
+    }
+    let full = read_space(directory)?.full(directory);
+    Ok(Kept { full, more })
 }
 
 fn read_space(directory: &Path) -> io::Result<Space> {
@@ -142,25 +196,38 @@ fn read_space(directory: &Path) -> io::Result<Space> {
     })
 }
 
-/// Directories that are named as attempts are; others are none of ours.
-fn read_outputs(directory: &Path) -> io::Result<Vec<Found>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_token = name
-            .to_str()
-            .is_some_and(|name| name.parse::<i64>().is_ok());
-        if !is_token || !entry.file_type()?.is_dir() {
-            continue;
+/// The token that a directory is named after; others are none of ours.
+fn token_of(directory: &Path) -> Option<i64> {
+    directory.file_name()?.to_str()?.parse().ok()
+}
+
+impl Shelf {
+    /// Takes over what lies there now. What is known to be over is not looked at again.
+    fn read(&mut self, directory: &Path, now: WallMs) -> io::Result<()> {
+        let mut before = std::mem::take(&mut self.0);
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let Some(token) = token_of(&entry.path()) else {
+                continue;
+            };
+            let over = |found: &Found| !found.open && now - found.written_at >= SETTLED;
+            if let Some(known) = before.remove(&token).filter(over) {
+                self.0.insert(token, known);
+                continue;
+            }
+            if !entry.file_type()?.is_dir() {
+                continue;
+            }
+            match read_output(entry.path()) {
+                Ok(output) => {
+                    self.0.insert(token, output);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
-        match read_output(entry.path()) {
-            Ok(output) => found.push(output),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+        Ok(())
     }
-    Ok(found)
 }
 
 fn read_output(directory: PathBuf) -> io::Result<Found> {
@@ -172,32 +239,59 @@ fn read_output(directory: PathBuf) -> io::Result<Found> {
     }
     Ok(Found {
         open: is_open(&directory)?,
+        job: read_job(&directory.join(ABOUT)),
         directory,
         bytes,
         written_at: WallMs(written_s.saturating_mul(1000)),
     })
 }
 
-/// What has to go, oldest first.
-fn plan(found: &[Found], bounds: Bounds, space: Space, now: WallMs) -> Vec<Found> {
+/// What says nothing of its job is nobody's, and nobody asks for it by a job.
+fn read_job(about: &Path) -> String {
+    let about = fs::read_to_string(about).unwrap_or_default();
+    let job = about.lines().find_map(|line| line.strip_prefix("job: "));
+    job.unwrap_or_default().to_owned()
+}
+
+/// What has to go, in this order, and why.
+fn plan<'a>(
+    found: impl Iterator<Item = &'a Found> + Clone,
+    bounds: Bounds,
+    space: Space,
+    now: WallMs,
+) -> Vec<(Found, Why)> {
     let suggested = TOTAL_BYTES_MAX.min(space.size_bytes / TOTAL_SHARE);
     let total_max = bounds.total_bytes.unwrap_or(suggested);
-    let mut total: u64 = found.iter().map(|output| output.bytes).sum();
+    let mut total: u64 = found.clone().map(|output| output.bytes).sum();
     let mut free = space.free_bytes;
     let mut closed: Vec<&Found> = found
-        .iter()
         .filter(|output| !output.open && now - output.written_at >= SETTLED)
         .collect();
-    closed.sort_by_key(|output| output.written_at);
-    let mut doomed = Vec::new();
+    // The newest first, to count off what each job keeps.
+    closed.sort_by_key(|output| std::cmp::Reverse(output.written_at));
+    let mut of_job: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut order: Vec<(bool, &Found)> = Vec::new();
     for output in closed {
-        let is_old = now - output.written_at > bounds.age;
-        if !is_old && total <= total_max && free >= space.floor_bytes() {
-            break;
-        }
+        let newer = of_job.entry(&output.job).or_default();
+        let is_spared = *newer < bounds.of_each_job && !output.job.is_empty();
+        *newer += 1;
+        order.push((is_spared, output));
+    }
+    order.sort_by_key(|(is_spared, output)| (*is_spared, output.written_at));
+    let mut doomed = Vec::new();
+    for (is_spared, output) in order {
+        let why = if now - output.written_at > bounds.age && !is_spared {
+            Why::Age
+        } else if total > total_max {
+            Why::Total
+        } else if free < space.floor_bytes() {
+            Why::DiskFull
+        } else {
+            continue;
+        };
         total -= output.bytes;
         free += output.bytes;
-        doomed.push(output.clone());
+        doomed.push((output.clone(), why));
     }
     doomed
 }
@@ -213,6 +307,7 @@ mod tests {
     fn found(outputs: &[(i64, u64, bool)]) -> Vec<Found> {
         let found = |(index, &(seconds, gib, open)): (usize, &(i64, u64, bool))| Found {
             directory: index.to_string().into(),
+            job: "t/a".to_owned(),
             bytes: gib * GIB,
             written_at: NOW - DurationMs::from_secs(seconds),
             open,
@@ -276,19 +371,57 @@ mod tests {
         ] {
             let bounds = Bounds {
                 age: DurationMs::from_secs(7 * DAY),
+                of_each_job: 0,
                 total_bytes: total,
             };
             let space = Space {
                 free_bytes: free * GIB,
                 size_bytes: size * GIB,
             };
-            let doomed = plan(&found(outputs), bounds, space, NOW);
-            let names: Vec<usize> = doomed
-                .iter()
-                .map(|output| output.directory.to_str().unwrap().parse().unwrap())
-                .collect();
-            assert_eq!(names, expected, "{what}");
+            let doomed = plan(found(outputs).iter(), bounds, space, NOW);
+            assert_eq!(names(&doomed), expected, "{what}");
         }
+    }
+
+    fn names(doomed: &[(Found, Why)]) -> Vec<usize> {
+        let outputs = doomed.iter();
+        outputs
+            .map(|(output, _)| output.directory.to_str().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_newest_of_each_job_outlive_their_age_and_nothing_else() {
+        const DAY: i64 = 86_400;
+        let mut outputs = found(&[
+            (9 * DAY, 1, false),
+            (8 * DAY, 1, false),
+            (40 * DAY, 1, false),
+            (30 * DAY, 1, false),
+            (50 * DAY, 1, false),
+        ]);
+        for (index, job) in [(2, "t/monthly"), (3, "t/monthly"), (4, "")] {
+            outputs[index].job = job.to_owned();
+        }
+        let doomed = |total, free| {
+            let bounds = Bounds {
+                age: DurationMs::from_secs(7 * DAY),
+                of_each_job: 1,
+                total_bytes: Some(total * GIB),
+            };
+            let space = Space {
+                free_bytes: free * GIB,
+                size_bytes: 1000 * GIB,
+            };
+            plan(outputs.iter(), bounds, space, NOW)
+        };
+        // What is nobody's is kept for nobody.
+        assert_eq!(names(&doomed(100, 500)), [4, 2, 0]);
+        assert_eq!(names(&doomed(1, 500)), [4, 2, 0, 3]);
+        let all = doomed(100, 0);
+        assert_eq!(names(&all), [4, 2, 0], "three of them make room enough");
+        let whys: Vec<Why> = doomed(1, 500).into_iter().map(|(_, why)| why).collect();
+        assert_eq!(whys, [Why::Age, Why::Age, Why::Age, Why::Total]);
     }
 
     #[test]
@@ -307,13 +440,21 @@ mod tests {
         fs::write(home.path().join("8/about"), "x").unwrap();
         let bounds = Bounds {
             age: DurationMs::from_secs(3600),
+            of_each_job: 0,
             total_bytes: Some(u64::MAX),
         };
-        keep(home.path(), bounds, true).unwrap();
+        let mut shelf = Shelf::default();
+        keep(home.path(), bounds, true, &mut shelf).unwrap();
         let left = ["7", "8", "mine"].map(|name| home.path().join(name).exists());
         assert_eq!(left, [false, true, true]);
+        let why = removed::why(home.path(), 7).unwrap().unwrap();
+        assert!(why.contains("--output-age"), "{why}");
+        assert_eq!(removed::why(home.path(), 8).unwrap(), None);
+        // What is over is remembered; what comes and goes is seen.
+        assert_eq!(shelf.0.keys().copied().collect::<Vec<_>>(), [8]);
         fs::remove_dir_all(home.path()).unwrap();
-        keep(home.path(), bounds, true).unwrap();
+        keep(home.path(), bounds, true, &mut shelf).unwrap();
+        assert!(shelf.0.is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub(crate) mod keeping;
 pub(crate) mod layout;
 mod reader;
+mod removed;
 mod serve;
 mod tails;
 

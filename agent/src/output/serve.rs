@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent_core::agent::output_directory;
+use protocol::Token;
 use protocol::message::{BulkAnswer, BulkRequest};
 use protocol::output::Wanted;
 use tokio::io::AsyncWriteExt;
 use transport::{BulkReceiver, BulkSender, ReceiveError, SendError};
 
 use super::reader::{Progress, Reader};
+use super::removed;
 
 /// A coordinator that opens a bulk stream says at once what it wants.
 const REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -51,7 +53,7 @@ pub(crate) async fn serve(
         Ok(reader) => reader,
         Err(error) => {
             let reason = match error.kind() {
-                io::ErrorKind::NotFound => "this host has no output of that attempt".to_owned(),
+                io::ErrorKind::NotFound => why_not_there(of_all, wanted.token).await,
                 _ => format!("the output cannot be read: {error}"),
             };
             sender.send(&BulkAnswer::NotFound { reason }).await?;
@@ -92,6 +94,18 @@ async fn send(
                 return Ok(());
             }
         }
+    }
+}
+
+async fn why_not_there(of_all: &str, token: Token) -> String {
+    let directory = PathBuf::from(of_all);
+    let known = blocking(move || removed::why(&directory, token.0)).await;
+    match known {
+        Ok(Some(why)) => format!("the output of that attempt was {why}"),
+        Ok(None) => "this host has no output of that attempt".to_owned(),
+        Err(error) => format!(
+            "this host has no output of that attempt, and cannot read which it has removed: {error}"
+        ),
     }
 }
 

@@ -15,6 +15,7 @@
 //! the same directory finds what is left, and no other one does. Where that one is started in
 //! another cgroup, a file in the directory says where to look.
 
+mod disks;
 mod group;
 mod hierarchy;
 mod layout;
@@ -34,6 +35,8 @@ use group::{members, remove};
 use hierarchy::{Hierarchy, Hold, OWN, Task, find_hold, share_out};
 use layout::{Mounted, Version};
 use nix::sys::signal::Signal;
+
+const SYS: &str = "/sys";
 
 /// File in the supervisor's directory that says where its cgroups are, a path a line.
 const PLACES: &str = "cgroups";
@@ -84,8 +87,9 @@ impl Cgroups {
         let name = format!("matins-{:016x}", hash(directory));
         let mut hierarchies = Vec::new();
         let mut refused = None;
+        let weighs_io = disks::weigh(Path::new(SYS));
         for mounted in read_layout(proc) {
-            match Hierarchy::prepare(mounted, &name) {
+            match Hierarchy::prepare(mounted, &name, weighs_io) {
                 Ok(found) => hierarchies.extend(found),
                 Err((path, error)) => {
                     tracing::debug!(path = %path.display(), %error, "no cgroup can be made here");
@@ -111,6 +115,11 @@ impl Cgroups {
         cgroups
     }
 
+    /// The same again, where somebody has tidied the directory away.
+    pub(super) fn note_places_in(&self, directory: &Path) {
+        self.note_places(&directory.join(PLACES));
+    }
+
     /// For the next supervisor. It can do without, as long as it is started in the same place.
     fn note_places(&self, file: &Path) {
         let mut places = String::new();
@@ -133,6 +142,7 @@ impl Cgroups {
             memory = which(Task::Memory),
             pids = which(Task::Pids),
             cpu_weight = which(Task::CpuWeight),
+            io_weight = which(Task::IoWeight),
             refused,
             "how process trees are killed, and what limits them"
         );
@@ -198,6 +208,7 @@ impl Cgroups {
         wanted.extend(limits.memory_bytes.map(|_| Limit::Memory));
         wanted.extend(limits.pids.map(|_| Limit::Pids));
         wanted.extend(limits.cpu_weight.map(|_| Limit::CpuWeight));
+        wanted.extend(limits.io_weight.map(|_| Limit::IoWeight));
         for hierarchy in self.hierarchies.iter().filter(|h| h.is_needed_for(limits)) {
             match hierarchy.enter(token, limits) {
                 Ok(enforced) => {

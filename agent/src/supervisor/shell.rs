@@ -227,6 +227,7 @@ impl Shell {
                 source,
             })?;
         (self.place, self.door) = (place, door);
+        self.cgroups.note_places_in(self.place.directory());
         Ok(())
     }
 

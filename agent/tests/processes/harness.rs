@@ -57,6 +57,7 @@ pub(crate) fn become_what_was_asked_for() {
             labels: Vec::new(),
             output_bytes_max: OUTPUT_BYTES_MAX,
             output_age: DurationMs::from_secs(3600),
+            output_of_each_job: 3,
             output_bytes_total: None,
             work: agent::Work::Run,
         };

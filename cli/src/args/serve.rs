@@ -119,6 +119,9 @@ pub(crate) struct RunAgent {
     /// How long the output of ended attempts is kept
     #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "7d")]
     pub(crate) output_age: DurationMs,
+    /// The newest so many outputs of each job are kept beyond that
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) output_of_each_job: u32,
     /// How much output is kept in all [default: 5GiB, or a tenth of the disk if
     /// that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

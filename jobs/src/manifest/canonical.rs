@@ -110,6 +110,8 @@ struct CanonicalLimits {
     pids: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_weight: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    io_weight: Option<u16>,
 }
 
 #[derive(Serialize)]
@@ -174,6 +176,7 @@ impl Serialize for Manifest {
                 memory: self.limits.memory_bytes.map(show_size),
                 pids: self.limits.pids,
                 cpu_weight: self.limits.cpu_weight,
+                io_weight: self.limits.io_weight,
             }),
             params: &self.params,
             begins: self.begins,

@@ -34,11 +34,6 @@ const LATER_FIELDS: &[(&str, &str, &str)] = &[
     ),
     ("", "alert", "what needs a person is in `matins get alerts`"),
     ("repeatable", "on_failure", "write it into `how`"),
-    (
-        "limits",
-        "io_weight",
-        "memory, pids and cpu_weight can be limited",
-    ),
 ];
 
 /// Words of other programs for a value, in lower case without `_`, `-` and `.`: the field, the

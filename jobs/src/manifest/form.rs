@@ -544,8 +544,14 @@ static LIMITS: Form = Form {
             // The scale of cgroup v2.
             holds: Holds::Integer(1, 10_000),
         },
+        Field {
+            name: "io_weight",
+            says: "share of a busy disk beside others' 100, where the host's disks are shared by weight",
+            left_out: LeftOut::Without("as others'"),
+            holds: Holds::Integer(1, 10_000),
+        },
     ],
-    short: "`limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them",
+    short: "`limits: { memory: 2GiB, pids: 500, cpu_weight: 100, io_weight: 100 }`, any of them",
     together: "{}",
 };
 

@@ -262,13 +262,14 @@ fn limits(top: &Section, problems: &mut Problems) -> Option<Limits> {
     let memory_bytes = section.read_if_there("memory", problems, size);
     let pids = section.read_if_there("pids", problems, integer);
     let cpu_weight = section.read_if_there("cpu_weight", problems, integer);
+    let io_weight = section.read_if_there("io_weight", problems, integer);
+    // The form lets nothing larger through.
+    let weight = |read: Option<u32>| read.and_then(|weight| u16::try_from(weight).ok());
     Some(Limits {
         memory_bytes: memory_bytes.ok()?,
         pids: pids.ok()?,
-        // The form lets nothing larger through.
-        cpu_weight: cpu_weight
-            .ok()?
-            .and_then(|weight| u16::try_from(weight).ok()),
+        cpu_weight: weight(cpu_weight.ok()?),
+        io_weight: weight(io_weight.ok()?),
     })
 }
 

@@ -82,7 +82,7 @@ params: { region: east, day: "1", empty: "" }
 begins: paused
 retry: { at_most: 0, backoff: [5s, 500ms] }
 takeover_after: 15m
-limits: { memory: 1536MiB, pids: 500, cpu_weight: 10000 }
+limits: { memory: 1536MiB, pids: 500, cpu_weight: 10000, io_weight: 1 }
 run:
   user: batch
   exec:
@@ -169,6 +169,7 @@ run:
             memory_bytes: Some(1536 << 20),
             pids: Some(500),
             cpu_weight: Some(10_000),
+            io_weight: Some(1),
         }
     );
     assert_eq!(manifest.user.as_deref(), Some("batch"));

@@ -131,6 +131,27 @@ pub(super) fn weigh_cpu(group: &Path, version: Version, weight: u16) -> io::Resu
     }
 }
 
+/// Weights are those of version 2, around 100. Which file is there depends on what shares the disks;
+/// `bfq` counts to 1,000, and `cfq` from 10 to 1,000 around 500.
+pub(super) fn weigh_io(group: &Path, version: Version, weight: u16) -> io::Result<()> {
+    let of_bfq = weight.min(1_000).to_string();
+    let (file, value, of_cost) = match version {
+        Version::V1 => {
+            let of_cfq = (u32::from(weight) * 5).clamp(10, 1_000).to_string();
+            ("blkio.bfq.weight", of_bfq, ("blkio.weight", of_cfq))
+        }
+        Version::V2 => {
+            let of_cost = ("io.weight", format!("default {weight}"));
+            ("io.bfq.weight", of_bfq, of_cost)
+        }
+    };
+    let other = write(group, of_cost.0, &of_cost.1);
+    match write(group, file, &value) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => other,
+        written => written.and(optional(other)),
+    }
+}
+
 pub(super) fn cpu_time(group: &Path, version: Version) -> Option<DurationMs> {
     let milliseconds = match version {
         Version::V1 => read(group, "cpuacct.usage")?.trim().parse::<u64>().ok()? / 1_000_000,

@@ -36,14 +36,18 @@ pub(super) enum Task {
     Pids,
     CpuWeight,
     CpuTime,
+    /// Where a disk heeds it.
+    IoWeight,
 }
 
-/// By the names that version 1 gives to controllers.
-const TASKS: [(&str, Task); 4] = [
+/// By the names of controllers, of version 1 and of version 2 where they differ.
+const TASKS: [(&str, Task); 6] = [
     ("memory", Task::Memory),
     ("pids", Task::Pids),
     ("cpu", Task::CpuWeight),
     ("cpuacct", Task::CpuTime),
+    ("blkio", Task::IoWeight),
+    ("io", Task::IoWeight),
 ];
 
 /// How everything in a cgroup is killed.
@@ -73,11 +77,16 @@ const FREEZE_V1: Hold = Hold::Freeze {
 
 impl Hierarchy {
     /// `None` where it could be of no use.
-    pub(super) fn prepare(mounted: Mounted, name: &str) -> Result<Option<Hierarchy>, Refused> {
+    pub(super) fn prepare(
+        mounted: Mounted,
+        name: &str,
+        weighs_io: bool,
+    ) -> Result<Option<Hierarchy>, Refused> {
         let has = |name: &str| mounted.controllers.iter().any(|c| c == name);
         let tasks: BTreeSet<Task> = TASKS
             .into_iter()
             .filter_map(|(name, task)| has(name).then_some(task))
+            .filter(|task| weighs_io || *task != Task::IoWeight)
             .collect();
         if mounted.version == Version::V1 && tasks.is_empty() && !has("freezer") {
             return Ok(None);
@@ -103,7 +112,7 @@ impl Hierarchy {
         hierarchy.hold = find_hold(&hierarchy.parent);
         if mounted.version == Version::V2 {
             let parent = hierarchy.parent.clone();
-            let enabled = hierarchy.enable_controllers();
+            let enabled = hierarchy.enable_controllers(weighs_io);
             enabled.map_err(|error| (parent.clone(), error))?;
             hierarchy.tasks = TASKS
                 .into_iter()
@@ -125,11 +134,15 @@ impl Hierarchy {
         self.tasks.contains(&task)
     }
 
-    /// Whether an attempt needs a cgroup here. Counting processes and nothing else is only for
-    /// who limits them.
+    /// Whether an attempt needs a cgroup here. Where processes can be limited or disks be shared,
+    /// and nothing else, only who asks for it does.
     pub(super) fn is_needed_for(&self, limits: &Limits) -> bool {
-        let only_counts = self.hold.is_none() && self.tasks.iter().all(|t| *t == Task::Pids);
-        !only_counts || limits.pids.is_some()
+        let is_asked_for = |task: &Task| match task {
+            Task::Pids => limits.pids.is_some(),
+            Task::IoWeight => limits.io_weight.is_some(),
+            Task::Memory | Task::CpuWeight | Task::CpuTime => true,
+        };
+        self.hold.is_some() || self.tasks.iter().any(is_asked_for)
     }
 
     pub(super) fn group(&self, token: Token) -> PathBuf {
@@ -166,6 +179,12 @@ impl Hierarchy {
             let done = group::weigh_cpu(&group, self.version, weight);
             set(Limit::CpuWeight, done);
         }
+        if let Some(weight) = limits.io_weight.filter(|_| self.does(Task::IoWeight)) {
+            set(
+                Limit::IoWeight,
+                group::weigh_io(&group, self.version, weight),
+            );
+        }
         write(&group, "cgroup.procs", "0")?;
         Ok(enforced)
     }
@@ -195,11 +214,12 @@ impl Hierarchy {
     /// Moves this supervisor out of the way and hands controllers of version 2 down to attempts.
     ///
     /// Version 2 lets a cgroup have processes or controllers for those below it, not both.
-    fn enable_controllers(&mut self) -> io::Result<()> {
+    fn enable_controllers(&mut self, weighs_io: bool) -> io::Result<()> {
         let available = group::words(&self.own, "cgroup.controllers")?;
-        let wanted: Vec<&'static str> = ["memory", "pids", "cpu"]
+        let wanted: Vec<&'static str> = ["memory", "pids", "cpu", "io"]
             .into_iter()
             .filter(|name| available.iter().any(|a| a == name))
+            .filter(|name| weighs_io || *name != "io")
             .collect();
         if wanted.is_empty() {
             return Ok(());

@@ -59,6 +59,7 @@ const LIMITS: Limits = Limits {
     memory_bytes: Some(1 << 30),
     pids: Some(50),
     cpu_weight: Some(200),
+    io_weight: None,
 };
 
 /// A delegated cgroup of version 2 with every file of an attempt's.

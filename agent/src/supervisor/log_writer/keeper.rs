@@ -178,28 +178,58 @@ impl Keeper {
         self.files.forget_removed();
     }
 
-    /// The output is over, for this reason if it is not the ordinary one.
-    pub(super) fn end(mut self, note: Option<&str>, records: &mut Records, now: Moment) {
+    /// The output is over, for this reason if it is not the ordinary one. It is handed back where
+    /// what is missing of it, or that it is over, cannot be said yet.
+    pub(super) fn end(
+        mut self,
+        note: Option<&str>,
+        records: &mut Records,
+        now: Moment,
+    ) -> Option<Keeper> {
         self.pour_burst(records, now);
         self.end_begun(records, now);
         if let Some(note) = note {
             Mark::Note(note.to_owned()).write_to(now.stamp, &mut records.bytes);
         }
         if let Some(unwritable) = &mut self.unwritable {
-            // There is no later.
             unwritable.retry_at = now.boot;
         }
         self.write(records, now);
-        let closed = self.files.close(self.at, now.stamp);
-        let directory = self.files.directory().display();
-        match (self.unwritable, closed) {
-            (Some(Unwritable { why, dropped, .. }), _) if !dropped.is_nothing() => {
+        self.say_last_words(now)
+    }
+
+    /// Tries to say what is still to be said of an output that is over. It is handed back while the
+    /// disk does not take even that.
+    pub(super) fn say_last_words(mut self, now: Moment) -> Option<Keeper> {
+        let waits = self.unwritable.as_ref().map(|u| u.retry_at > now.boot);
+        if waits == Some(true) || !self.write_what_is_missing(now) {
+            return self.is_worth_waiting();
+        }
+        if let Err(error) = self.files.close(self.at, now.stamp) {
+            self.fail(&error, Amount::default(), now.boot);
+            return self.is_worth_waiting();
+        }
+        None
+    }
+
+    /// A disk has room again one day; whatever else stands in the way does not go by itself.
+    fn is_worth_waiting(self) -> Option<Keeper> {
+        if self.trouble().is_some() {
+            return Some(self);
+        }
+        self.give_up();
+        None
+    }
+
+    /// What was not said will not be.
+    pub(super) fn give_up(self) {
+        if let Some(Unwritable { why, dropped, .. }) = self.unwritable {
+            let directory = self.files.directory().display();
+            if dropped.is_nothing() {
+                tracing::warn!(%directory, why, "that an output has ended is not written");
+            } else {
                 tracing::error!(%directory, why, %dropped, "the last of an output is lost");
             }
-            (_, Err(error)) => {
-                tracing::warn!(%directory, %error, "that an output has ended is not written");
-            }
-            (_, Ok(())) => {}
         }
     }
 

@@ -69,7 +69,14 @@ impl Bench {
     fn ends(&mut self) {
         let now = self.now();
         let keeper = self.keeper.take().unwrap();
-        keeper.end(None, &mut self.records, now);
+        self.keeper = keeper.end(None, &mut self.records, now);
+    }
+
+    fn says_last_words_after(&mut self, ms: i64) {
+        self.boot += ms;
+        let now = self.now();
+        let keeper = self.keeper.take().unwrap();
+        self.keeper = keeper.say_last_words(now);
     }
 
     /// All records of all files, each as its stream and content, and parts marked by `+`.
@@ -246,6 +253,31 @@ fn a_disk_that_takes_nothing_costs_output_and_not_the_job() {
             "stdout after",
             "matins the end of the output: 27 bytes, 4 lines"
         ]
+    );
+}
+
+#[test]
+fn what_was_lost_at_the_end_is_said_when_there_is_room() {
+    let mut bench = Bench::new(MIB);
+    bench.takes(Stream::Stdout, b"before\n");
+    let head = Part::HEAD.path(&bench.directory());
+    let full = fs::OpenOptions::new().write(true).open("/dev/full");
+    bench.keeper().files.replace_file(full.unwrap());
+    bench.takes(Stream::Stdout, b"lost\n");
+    bench.ends();
+    assert!(is_open(&bench.directory()).unwrap(), "more is to come");
+    bench.says_last_words_after(RETRY.0);
+    let writable = fs::OpenOptions::new().write(true).open(&head).unwrap();
+    bench.keeper().files.replace_file(writable);
+    bench.says_last_words_after(RETRY.0 - 1);
+    bench.says_last_words_after(1);
+    assert!(bench.keeper.is_none());
+    assert!(!is_open(&bench.directory()).unwrap());
+    let lines = bench.lines();
+    assert!(lines[1].starts_with("matins dropped: 5 bytes, 1 lines: the disk did not"));
+    assert_eq!(
+        lines[2..],
+        ["matins the end of the output: 12 bytes, 2 lines"]
     );
 }
 

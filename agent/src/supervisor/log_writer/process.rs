@@ -1,6 +1,6 @@
 //! The log writer's own process: one loop over all pipes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -32,6 +32,9 @@ const BURST_BYTES_LEAST: usize = 64 * 1024;
 /// Read of a pipe whose writer does not go away, before it is let go.
 const LAST_BYTES_MAX: usize = 1024 * 1024;
 
+/// Outputs that are over and wait for room to say so.
+const UNSAID_MAX: usize = 1024;
+
 /// The two pipes of an attempt are known to the kernel by its token and this.
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 const SOCKET: u64 = u64::MAX;
@@ -50,6 +53,8 @@ pub(super) struct Process {
     restless: BTreeSet<Token>,
     /// Those that come faster than they are kept.
     bursting: BTreeSet<Token>,
+    /// Those that are over, and of which this cannot be written yet; the oldest first.
+    unsaid: VecDeque<Keeper>,
     next_tick: BootMs,
     records: Records,
     input: Vec<u8>,
@@ -86,6 +91,7 @@ impl Process {
             outputs: BTreeMap::new(),
             restless: BTreeSet::new(),
             bursting: BTreeSet::new(),
+            unsaid: VecDeque::new(),
             next_tick: clock::now().boot,
             records: Records::default(),
             input: vec![0; READ_BYTES],
@@ -105,6 +111,9 @@ impl Process {
         for token in tokens {
             self.finish(token, Some("the supervisor is gone"));
         }
+        for keeper in std::mem::take(&mut self.unsaid) {
+            keeper.give_up();
+        }
         match over {
             Over::SupervisorGone => Ok(()),
             Over::Failed(error) => Err(error),
@@ -113,7 +122,7 @@ impl Process {
 
     fn turn(&mut self) -> Result<(), Over> {
         let mut events = [EpollEvent::empty(); EVENTS_AT_ONCE];
-        let timeout = if self.restless.is_empty() {
+        let timeout = if self.is_at_rest() {
             EpollTimeout::NONE
         } else {
             let left = (self.next_tick - clock::now().boot).clamp_to(TICK);
@@ -262,12 +271,22 @@ impl Process {
             };
         }
         let note = note.filter(|_| is_held);
-        output.keeper.end(note, &mut self.records, moment());
+        let unsaid = output.keeper.end(note, &mut self.records, moment());
+        self.unsaid.extend(unsaid);
+        if self.unsaid.len() > UNSAID_MAX
+            && let Some(oldest) = self.unsaid.pop_front()
+        {
+            oldest.give_up();
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.restless.is_empty() && self.unsaid.is_empty()
     }
 
     fn tick(&mut self) -> Result<(), Over> {
         let now = moment();
-        if self.restless.is_empty() || now.boot < self.next_tick {
+        if self.is_at_rest() || now.boot < self.next_tick {
             return Ok(());
         }
         self.next_tick = now.boot + TICK;
@@ -278,7 +297,12 @@ impl Process {
             }
             self.after(token)?;
         }
-        Ok(())
+        if self.unsaid.is_empty() {
+            return Ok(());
+        }
+        let unsaid = std::mem::take(&mut self.unsaid).into_iter();
+        self.unsaid = unsaid.filter_map(|k| k.say_last_words(now)).collect();
+        self.say_trouble()
     }
 
     /// Notes what has become of an output by what was done to it.
@@ -308,7 +332,10 @@ impl Process {
             let output = self.outputs.get(token)?;
             output.keeper.trouble()
         });
-        let why = troubles.next().map(str::to_owned);
+        let why = troubles
+            .next()
+            .or_else(|| self.unsaid.iter().find_map(Keeper::trouble))
+            .map(str::to_owned);
         if why.is_some() == self.in_trouble {
             return Ok(());
         }
