@@ -6,7 +6,7 @@
 //! read closes its own connection, with a warning, and nothing else.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use coordinator_core::ConnId;
 use protocol::AgentName;
@@ -27,6 +27,12 @@ const HANDSHAKES_MAX: usize = 512;
 
 /// Messages of one connection that may wait for the core.
 const INCOMING_MAX: usize = 64;
+
+/// Messages that one connection may bring in a window of time; its reader waits for the next. Ten times
+/// what a host can mean that starts and ends processes as fast as a kernel can: one that says more
+/// is broken, and must not take the scheduler and the disk from all others.
+const MESSAGES_MAX: u32 = 2_000;
+const WINDOW: Duration = Duration::from_millis(100);
 
 /// How long an agent may take to say the first word on its connection.
 const FIRST_WORD_LIMIT: Duration = HANDSHAKE_LIMIT;
@@ -162,7 +168,19 @@ impl Hall {
         });
         let room = Arc::new(Semaphore::new(INCOMING_MAX));
         let mut first = true;
+        let mut pace = Pace::default();
+        let mut told = false;
         loop {
+            if let Some(wait) = pace.step(Instant::now()) {
+                if !std::mem::replace(&mut told, true) {
+                    let agent = name.as_str();
+                    tracing::warn!(
+                        agent,
+                        "an agent says more than a host can mean; it is slowed down"
+                    );
+                }
+                tokio::time::sleep(wait).await;
+            }
             let received = if first {
                 match timeout(FIRST_WORD_LIMIT, receiver.receive::<AgentMessage>()).await {
                     Ok(received) => received,
@@ -187,6 +205,32 @@ impl Hall {
                 room,
             });
         }
+    }
+}
+
+/// Counts the messages of one connection.
+#[derive(Debug, Default)]
+struct Pace {
+    window: Option<Instant>,
+    count: u32,
+}
+
+impl Pace {
+    /// One more; how long it must wait first, where it is too many.
+    fn step(&mut self, now: Instant) -> Option<Duration> {
+        let since = self.window.map(|window| now.duration_since(window));
+        if since.is_none_or(|since| since >= WINDOW) {
+            self.window = Some(now);
+            self.count = 0;
+        }
+        self.count += 1;
+        if self.count <= MESSAGES_MAX {
+            return None;
+        }
+        let next = self.window.map_or(now, |window| window + WINDOW);
+        self.window = Some(next);
+        self.count = 1;
+        Some(next.duration_since(now))
     }
 }
 
@@ -239,5 +283,28 @@ fn tell(name: &AgentName, connection: &Connection, end: &End) {
         _ => {
             tracing::warn!(agent, %peer, reason, "an agent's connection is closed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_too_much_waits_for_the_next_window_and_nobody_else_does() {
+        let begun = Instant::now();
+        let mut pace = Pace::default();
+        for _ in 0..MESSAGES_MAX {
+            assert_eq!(pace.step(begun), None);
+        }
+        let later = begun + WINDOW / 4;
+        assert_eq!(pace.step(later), Some(WINDOW * 3 / 4));
+        // It has waited, and its window has begun.
+        let next = begun + WINDOW;
+        for _ in 1..MESSAGES_MAX {
+            assert_eq!(pace.step(next), None);
+        }
+        assert!(pace.step(next).is_some());
+        assert_eq!(pace.step(next + WINDOW * 2), None);
     }
 }

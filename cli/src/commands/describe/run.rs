@@ -223,6 +223,30 @@ pub(crate) fn outcome(attempt: &Attempt) -> String {
     text
 }
 
+/// What pending shards wait for now. A thousand that wait for the same say it once.
+fn what_is_waited_for(detail: &RunDetail) -> Vec<String> {
+    let mut by_text: Vec<(&str, Vec<u32>)> = Vec::new();
+    for shard in &detail.shard_list {
+        let Some(waits) = &shard.waits_for else {
+            continue;
+        };
+        let known = by_text.iter_mut().find(|(text, _)| *text == waits.text);
+        match known {
+            Some((_, shards)) => shards.push(shard.shard),
+            None => by_text.push((&waits.text, vec![shard.shard])),
+        }
+    }
+    let said = by_text.into_iter().map(|(text, shards)| match shards[..] {
+        [only] => format!("shard {only} waits: {text}"),
+        _ => format!(
+            "{} shards wait, the first is {}: {text}",
+            shards.len(),
+            shards[0]
+        ),
+    });
+    said.collect()
+}
+
 /// Why shards stand as they do and attempts ended as they did, where the words above do not say.
 fn reasons(detail: &RunDetail, text: &mut String) {
     let mut said = Vec::new();
@@ -246,6 +270,7 @@ fn reasons(detail: &RunDetail, text: &mut String) {
         }
     }
     said.extend(not_enforced(detail));
+    said.extend(what_is_waited_for(detail));
     let left_out = said.len().saturating_sub(REASONS_MAX);
     said.truncate(REASONS_MAX);
     if left_out > 0 {
