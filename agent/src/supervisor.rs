@@ -20,6 +20,7 @@
 //! it kills what an earlier supervisor left behind. Nothing else is kept: what it knew dies with
 //! it, and its processes too.
 
+mod brand;
 mod cgroups;
 mod environments;
 mod launching;

@@ -9,8 +9,9 @@
 //! files. Either alone would nearly do. A machine may have no cgroups for us, and root can
 //! move a process out of one; and what a child of ours is of, only its cgroup says for certain.
 //!
-//! A child in nobody's cgroup is given to an attempt by its session, then by the token in its
-//! environment. One that has shed all three cannot be told apart and counts for every attempt
+//! A child in nobody's cgroup is given to an attempt by its session, then by the mark that it has
+//! inherited (see `brand`), then by the token in its environment. One that has shed all of them cannot
+//! be told apart and counts for every attempt
 //! that is ending and had begun when it was started: an attempt may only be called ended when
 //! nothing of it can be alive, and a process that hides from its supervisor is killed rather
 //! than left to run twice.
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 use nix::sys::signal::Signal;
 use protocol::{BootMs, Token};
 
+use super::brand::{self, read_slack_ns};
 use super::cgroups::Cgroups;
 use super::environments::{Mark, Sightings};
 use super::processes::{Process, read_own_children, read_process, read_tree, signal};
@@ -251,6 +253,17 @@ impl Trees {
         Ok(tree)
     }
 
+    /// The one attempt whose mark this process has inherited.
+    fn branded(&self, child: i32) -> Option<Token> {
+        let slack_ns = read_slack_ns(&self.proc, child)?;
+        let mut bearers = self
+            .mains
+            .keys()
+            .filter(|&&token| brand::slack_ns(token) == slack_ns);
+        let first = bearers.next().copied();
+        first.filter(|_| bearers.next().is_none())
+    }
+
     fn is_main(&self, child: i32) -> bool {
         let token = self.by_pid.get(&child);
         let main = token.and_then(|token| self.mains.get(token));
@@ -267,6 +280,9 @@ impl Trees {
         };
         // A session's number is not given out again while anybody is in it.
         if let Some(&owner) = self.by_pid.get(&process.session) {
+            return Owner::Attempt(owner);
+        }
+        if let Some(owner) = self.branded(child) {
             return Owner::Attempt(owner);
         }
         match self.sightings.of(process) {

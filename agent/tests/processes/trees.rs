@@ -58,6 +58,33 @@ const TREES: [(&str, &str); 9] = [
     ),
 ];
 
+#[test]
+fn what_has_shed_everything_is_not_taken_for_another_attempts() {
+    if !is_possible("telling processes apart", true, &[]) {
+        return;
+    }
+    let home = Home::new();
+    let _supervisor = home.start_where(Mounted::None);
+    let mut agent = home.connect();
+    let go = home.path().join("go");
+    let waits = format!("while ! [ -e {} ]; do sleep 0.05; done", go.display());
+    agent.send(&launch_shell(&home, 1, &waits));
+    agent.launched(1);
+    // Started after the first, in a session of its own, without environment, its parent ended.
+    let hides =
+        "(env -i /usr/bin/setsid /bin/sh -c 'echo pid=$$; exec /bin/sleep 1000' &); sleep 1000";
+    agent.send(&launch_shell(&home, 2, hides));
+    wait_for("the one that hides", || home.output_of(2).contains("pid="));
+    let pid = home.pid_in_output(2);
+    fs::write(&go, "").unwrap();
+    let end = agent.ended(1);
+    assert_eq!((end.exit, end.leftovers), (Some(Exit::Code(0)), 0));
+    assert!(is_alive(pid), "it is the second's, which goes on");
+    agent.cancel(2);
+    agent.ended(2);
+    assert!(!is_alive(pid));
+}
+
 fn trees_die(mounted: Mounted) {
     let home = Home::new();
     let _supervisor = home.start_where(mounted);

@@ -17,6 +17,7 @@ use protocol::supervisor::{Launch, SpawnFault};
 use super::report::Teller;
 use super::user::{Account, UserError};
 use crate::chain::chain;
+use crate::supervisor::brand;
 use crate::supervisor::cgroups::Cgroups;
 use crate::supervisor::log_writer::Ends;
 use crate::supervisor::protection::Inherited;
@@ -122,6 +123,8 @@ impl Preparation<'_> {
         self.die_with_supervisor()?;
         setsid().map_err(isolating("a session of its own"))?;
         sys::default_signals().map_err(isolating("signals"))?;
+        sys::set_timer_slack(brand::slack_ns(self.launch.token))
+            .map_err(isolating("a mark that it hands down"))?;
         self.open_streams()?;
         let entered = self.cgroups.enter(self.launch.token, &self.launch.limits);
         if entered.held {
