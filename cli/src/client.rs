@@ -7,13 +7,15 @@ use std::env;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use protocol::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use ureq::http::{HeaderMap, Response, StatusCode};
+use ureq::http::header::{LINK, RETRY_AFTER};
+use ureq::http::{Response, StatusCode};
 use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder};
 
@@ -30,6 +32,11 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// For the next piece of something long, such as the output of an attempt.
 pub(crate) const PIECE_LIMIT: Duration = Duration::from_secs(30);
+/// Most rows of a list that one answer holds.
+const PAGE_ROWS_MAX: usize = 1000;
+/// How often, and how long, a request waits that came too soon after others.
+const TOO_SOON_MAX: u32 = 20;
+const TOO_SOON_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Largest answer that is read whole.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -168,33 +175,50 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<T, Failure> {
-        let answer = self.started(self.agent.get(self.at(path)), query).call();
+        let answer = patiently(|| self.started(self.agent.get(self.at(path)), query).call());
         self.read(answer, Effect::None)
     }
 
-    /// Rows of a list, page after page, until there are `at_most` of them or it ends.
+    /// Rows of a list, at most so many, page by page. Answers whether there are more.
     pub(crate) fn list<T: DeserializeOwned>(
         &self,
         path: &str,
         query: &[(&str, String)],
-        at_most: usize,
-    ) -> Result<Vec<T>, Failure> {
+        rows_max: usize,
+    ) -> Result<(Vec<T>, bool), Failure> {
+        let mut query = query.to_vec();
+        query.push(("limit", rows_max.min(PAGE_ROWS_MAX).to_string()));
         let mut rows: Vec<T> = Vec::new();
-        let mut answer = self.started(self.agent.get(self.at(path)), query).call();
+        let mut next: Option<String> = None;
         loop {
-            let page = self.checked(answer, Effect::None)?;
-            let next = next_page(page.headers());
-            let more: Vec<T> = self.read(Ok(page), Effect::None)?;
-            rows.extend(more);
-            match next {
-                Some(target) if rows.len() < at_most => {
-                    answer = self.started(self.agent.get(self.at(&target)), &[]).call();
-                }
-                _ => break,
+            let answer = patiently(|| match &next {
+                None => self.started(self.agent.get(self.at(path)), &query).call(),
+                // It names the whole question, where it goes on included.
+                Some(next) => self.started(self.agent.get(self.at(next)), &[]).call(),
+            });
+            let answer = self.checked(answer, Effect::None)?;
+            next = next_page(&answer);
+            let page: Vec<T> = self.read(Ok(answer), Effect::None)?;
+            rows.extend(page);
+            if rows.len() > rows_max || next.is_none() {
+                break;
+            }
+            if rows.len() == rows_max {
+                return Ok((rows, true));
             }
         }
-        rows.truncate(at_most);
-        Ok(rows)
+        let more = rows.len() > rows_max;
+        rows.truncate(rows_max);
+        Ok((rows, more))
+    }
+
+    /// All rows of a list.
+    pub(crate) fn list_all<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> Result<Vec<T>, Failure> {
+        Ok(self.list(path, query, usize::MAX)?.0)
     }
 
     pub(crate) fn put<T: DeserializeOwned>(
@@ -202,7 +226,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(self.agent.put(self.at(path)), body, Effect::Some)
+        self.send(|| self.agent.put(self.at(path)), body, Effect::Some)
     }
 
     pub(crate) fn post<T: DeserializeOwned>(
@@ -210,7 +234,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(self.agent.post(self.at(path)), body, Effect::Some)
+        self.send(|| self.agent.post(self.at(path)), body, Effect::Some)
     }
 
     /// Asks with a body; whatever becomes of it, nothing is changed.
@@ -219,12 +243,14 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(self.agent.post(self.at(path)), body, Effect::None)
+        self.send(|| self.agent.post(self.at(path)), body, Effect::None)
     }
 
     pub(crate) fn delete(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
-        let request = self.started(self.agent.delete(self.at(path)), &[]);
-        let answer = request.force_send_body().send_json(body);
+        let answer = patiently(|| {
+            let request = self.started(self.agent.delete(self.at(path)), &[]);
+            request.force_send_body().send_json(body)
+        });
         self.checked(answer, Effect::Some).map(drop)
     }
 
@@ -265,11 +291,11 @@ impl Client {
 
     fn send<T: DeserializeOwned>(
         &self,
-        request: RequestBuilder<WithBody>,
+        request: impl Fn() -> RequestBuilder<WithBody>,
         body: &impl Serialize,
         effect: Effect,
     ) -> Result<T, Failure> {
-        let answer = self.started(request, &[]).send_json(body);
+        let answer = patiently(|| self.started(request(), &[]).send_json(body));
         self.read(answer, effect)
     }
 
@@ -352,12 +378,27 @@ impl Client {
     }
 }
 
-/// Where a list goes on: the target of `Link: <target>; rel="next"`.
-fn next_page(headers: &HeaderMap) -> Option<String> {
-    let link = headers.get("link")?.to_str().ok()?;
-    let (target, what) = link.strip_prefix('<')?.split_once('>')?;
-    let target = target.starts_with('/').then_some(target)?;
-    what.contains("rel=\"next\"").then(|| target.to_owned())
+/// Asks, and asks again where that was too soon after others: such a request was not looked at.
+fn patiently(
+    ask: impl Fn() -> Result<Response<Body>, ureq::Error>,
+) -> Result<Response<Body>, ureq::Error> {
+    for _ in 0..TOO_SOON_MAX {
+        let answer = ask()?;
+        if answer.status() != StatusCode::TOO_MANY_REQUESTS {
+            return Ok(answer);
+        }
+        let wait = answer.headers().get(RETRY_AFTER);
+        let wait = wait.and_then(|wait| wait.to_str().ok()?.parse().ok());
+        thread::sleep(Duration::from_secs(wait.unwrap_or(1)).min(TOO_SOON_WAIT_MAX));
+    }
+    ask()
+}
+
+/// Where a list goes on: the target of its `Link` header, as Matins writes it.
+fn next_page(answer: &Response<Body>) -> Option<String> {
+    let link = answer.headers().get(LINK)?.to_str().ok()?;
+    let (target, _) = link.strip_prefix('<')?.split_once(">; rel=\"next\"")?;
+    target.starts_with('/').then(|| target.to_owned())
 }
 
 /// Whether a request, once sent, may have changed something.

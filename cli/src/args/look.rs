@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use protocol::{DurationMs, JobName, Token, WallMs};
+use protocol::{AgentName, DurationMs, JobName, RunId, Token, WallMs};
 
 use super::{Asking, Text, parse_length};
 use crate::client::{DATA_DEFAULT, Target};
@@ -18,6 +18,11 @@ pub(crate) enum Get {
         /// Only of this namespace
         #[arg(long, short = 'n', value_name = "NAMESPACE")]
         namespace: Option<String>,
+        /// Only those that a person has paused
+        #[arg(long)]
+        paused: bool,
+        #[command(flatten)]
+        limit: Limit,
         #[command(flatten)]
         listing: Listing,
     },
@@ -26,6 +31,18 @@ pub(crate) enum Get {
         /// Only of this job
         #[arg(long, value_name = "JOB", add = complete::jobs())]
         job: Option<JobName>,
+        /// Only of jobs of this namespace
+        #[arg(long, short = 'n', value_name = "NAMESPACE", conflicts_with = "job")]
+        namespace: Option<String>,
+        /// Only those that ran on this host, if only in part
+        #[arg(long, value_name = "HOST", add = complete::agents())]
+        agent: Option<AgentName>,
+        /// Only those with a fire time from this instant on
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        from: Option<WallMs>,
+        /// Only those with a fire time before this instant
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        to: Option<WallMs>,
         /// Only in this state
         #[arg(long, value_name = "STATE", value_enum)]
         state: Option<RunState>,
@@ -52,6 +69,25 @@ pub(crate) enum Get {
         #[command(flatten)]
         listing: Listing,
     },
+    /// What people did, newest first
+    Audit {
+        /// Only to this job and its runs
+        #[arg(long, value_name = "JOB", add = complete::jobs())]
+        job: Option<JobName>,
+        /// Only to this run
+        #[arg(long, value_name = "RUN")]
+        run: Option<RunId>,
+        /// Only to this host
+        #[arg(long, value_name = "HOST", add = complete::agents())]
+        agent: Option<AgentName>,
+        /// Only by this person
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+        #[command(flatten)]
+        limit: Limit,
+        #[command(flatten)]
+        listing: Listing,
+    },
     /// Named resources that shards share, and how much of them is in use
     Resources {
         #[command(flatten)]
@@ -71,7 +107,7 @@ pub(crate) struct Listing {
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Limit {
     /// At most so many
-    #[arg(long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rows: u32,
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use clap::ValueEnum;
-use protocol::WallMs;
-use protocol::api::{Agent, Alert, Job, Resource, Run};
+use protocol::api::{Agent, Alert, AuditEntry, Job, Resource, Run};
+use protocol::{JobName, WallMs};
 
 use crate::args::{Get, Limit, Listing, RunState};
 use crate::client::Client;
@@ -20,22 +20,39 @@ const ALERTS_MAX: u32 = 1000;
 
 pub(crate) fn get(what: &Get) -> Result<(), Failure> {
     match what {
-        Get::Jobs { namespace, listing } => show(listing, |client| {
-            jobs(client, listing, namespace.as_deref())
-        }),
+        Get::Jobs {
+            namespace,
+            paused,
+            limit,
+            listing,
+        } => {
+            let mut query = Query::default();
+            query.add("namespace", namespace.as_ref());
+            query.add("paused", paused.then_some(true));
+            show(listing, |client| jobs(client, listing, &query, *limit))
+        }
         Get::Runs {
             job,
+            namespace,
+            agent,
+            from,
+            to,
             state,
             limit,
             listing,
         } => {
-            let mut query = vec![("limit", limit.rows.to_string())];
-            query.extend(job.as_ref().map(|job| ("job", job.to_string())));
-            query.extend(state.map(|state| ("state", state_word(state))));
+            let mut query = Query::default();
+            query.add("job", job.as_ref());
+            query.add("namespace", namespace.as_ref());
+            query.add("agent", agent.as_ref());
+            query.add("from", from.map(WallMs::to_rfc3339));
+            query.add("to", to.map(WallMs::to_rfc3339));
+            query.add("state", state.map(state_word));
             show(listing, |client| {
-                let runs: Vec<Run> = client.list("/api/v1/runs", &query, limit.rows as usize)?;
+                let rows = limit.rows as usize;
+                let (runs, more) = client.list("/api/v1/runs", &query.0, rows)?;
                 let page = list(listing, &runs, runs_table, "no runs");
-                Ok(say_where_cut_off(page, listing, runs.len(), *limit))
+                Ok(say_where_cut_off(page, listing, runs.len(), more))
             })
         }
         Get::Agents { listing } => show(listing, |client| {
@@ -49,32 +66,44 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             limit,
             listing,
         } => show(listing, |client| {
-            // Those of one job are chosen here, from as many as there are to have.
-            let asked = if job.is_some() {
-                ALERTS_MAX
-            } else {
-                limit.rows
-            };
-            let query = [("limit", asked.to_string()), ("all", all.to_string())];
-            let mut alerts: Vec<Alert> = client.get("/api/v1/alerts", &query)?;
-            alerts.retain(|alert| job.is_none() || alert.job == *job);
-            alerts.truncate(limit.rows as usize);
-            let format = listing.asking.output;
-            let page = format.page(&alerts, |room| alerts_text(&alerts, room));
-            Ok(match alerts.as_slice() {
-                [] if *all => page.saying(format, "no alerts"),
-                [] => page.saying(
-                    format,
-                    "no open alerts; --all shows those that are over too",
-                ),
-                alerts => say_where_cut_off(page, listing, alerts.len(), *limit),
-            })
+            alerts(client, listing, job.as_ref(), *all, *limit)
         }),
+        Get::Audit {
+            job,
+            run,
+            agent,
+            by,
+            limit,
+            listing,
+        } => {
+            let mut query = Query::default();
+            query.add("job", job.as_ref());
+            query.add("run", *run);
+            query.add("agent", agent.as_ref());
+            query.add("by", by.as_ref());
+            show(listing, |client| {
+                let rows = limit.rows as usize;
+                let (entries, more) = client.list("/api/v1/audit", &query.0, rows)?;
+                let none = "nothing: no person has done anything of this kind";
+                let page = list(listing, &entries, audit_table, none);
+                Ok(say_where_cut_off(page, listing, entries.len(), more))
+            })
+        }
         Get::Resources { listing } => show(listing, |client| {
             let resources: Vec<Resource> = client.get("/api/v1/resources", &[])?;
             let none = "no resources: make one with `matins resource set NAME CAPACITY`";
             Ok(list(listing, &resources, |r, _| resources_table(r), none))
         }),
+    }
+}
+
+/// What is asked for beside the path.
+#[derive(Default)]
+struct Query(Vec<(&'static str, String)>);
+
+impl Query {
+    fn add(&mut self, name: &'static str, value: Option<impl ToString>) {
+        self.0.extend(value.map(|value| (name, value.to_string())));
     }
 }
 
@@ -102,13 +131,12 @@ fn list<T: serde::Serialize>(
     }
 }
 
-/// A list that is as long as it may be is seldom all.
-fn say_where_cut_off(page: Page, listing: &Listing, rows: usize, limit: Limit) -> Page {
-    if rows < limit.rows as usize {
+fn say_where_cut_off(page: Page, listing: &Listing, rows: usize, more: bool) -> Page {
+    if !more {
         return page;
     }
     let text = format!(
-        "the newest {} only; --limit shows more",
+        "the first {} only; --limit shows more",
         count(rows as u64, "row")
     );
     page.saying(listing.asking.output, text)
@@ -122,13 +150,13 @@ fn state_word(state: RunState) -> String {
         .to_owned()
 }
 
-fn jobs(client: &Client, listing: &Listing, namespace: Option<&str>) -> Result<Page, Failure> {
-    let query = namespace.map(|namespace| ("namespace", namespace.to_owned()));
-    let jobs: Vec<Job> = client.list("/api/v1/jobs", query.as_slice(), usize::MAX)?;
+fn jobs(client: &Client, listing: &Listing, query: &Query, limit: Limit) -> Result<Page, Failure> {
+    let (jobs, more) = client.list::<Job>("/api/v1/jobs", &query.0, limit.rows as usize)?;
     let format = listing.asking.output;
-    let none = match namespace {
-        Some(_) => "no jobs in this namespace",
-        None => "no jobs: apply some with `matins apply -f FILE|DIR`",
+    let none = if query.0.is_empty() {
+        "no jobs: apply some with `matins apply -f FILE|DIR`"
+    } else {
+        "no such jobs"
     };
     let mut page = list(listing, &jobs, jobs_table, none);
     for job in &jobs {
@@ -136,7 +164,36 @@ fn jobs(client: &Client, listing: &Listing, namespace: Option<&str>) -> Result<P
             page = page.saying(format, format!("{}: {problem}", job.job));
         }
     }
-    Ok(page)
+    Ok(say_where_cut_off(page, listing, jobs.len(), more))
+}
+
+fn alerts(
+    client: &Client,
+    listing: &Listing,
+    job: Option<&JobName>,
+    all: bool,
+    limit: Limit,
+) -> Result<Page, Failure> {
+    // Those of one job are chosen here, from as many as there are to have.
+    let asked = match job {
+        Some(_) => ALERTS_MAX,
+        None => limit.rows.min(ALERTS_MAX),
+    };
+    let query = [("limit", asked.to_string()), ("all", all.to_string())];
+    let mut alerts: Vec<Alert> = client.get("/api/v1/alerts", &query)?;
+    alerts.retain(|alert| job.is_none() || alert.job.as_ref() == job);
+    let more = alerts.len() >= limit.rows as usize;
+    alerts.truncate(limit.rows as usize);
+    let format = listing.asking.output;
+    let page = format.page(&alerts, |room| alerts_text(&alerts, room));
+    Ok(match alerts.as_slice() {
+        [] if all => page.saying(format, "no alerts"),
+        [] => page.saying(
+            format,
+            "no open alerts; --all shows those that are over too",
+        ),
+        alerts => say_where_cut_off(page, listing, alerts.len(), more),
+    })
 }
 
 fn jobs_table(jobs: &[Job], room: Room) -> Table {
@@ -242,6 +299,34 @@ fn runs_table(runs: &[Run], room: Room) -> Table {
         table.row(row);
     }
     table
+}
+
+fn audit_table(entries: &[AuditEntry], room: Room) -> Table {
+    let mut table = match room {
+        Room::Columns80 => Table::new(&["AT", "BY", "~WHAT", "~TO", "~WHY"]),
+        Room::Endless => Table::new(&["AT", "BY", "WHAT", "TO", "WHY"]),
+    };
+    for entry in entries {
+        let to = [
+            entry.job.as_ref().map(ToString::to_string),
+            entry.run.map(|run| run.to_string()),
+            entry.agent.as_ref().map(ToString::to_string),
+        ];
+        let to: Vec<String> = to.into_iter().flatten().collect();
+        table.row(vec![
+            to_the_second(entry.at),
+            entry.by.clone(),
+            entry.action.clone(),
+            to.join(" "),
+            entry.reason.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// Whoever reads what people did does not count milliseconds.
+fn to_the_second(at: WallMs) -> String {
+    WallMs(at.0.div_euclid(1000) * 1000).to_rfc3339()
 }
 
 pub(crate) fn resources_table(resources: &[Resource]) -> Table {

@@ -78,7 +78,7 @@ fn apply_all(
         }
         return Err(Failure::Told(last));
     }
-    let known: Vec<Job> = client.list("/api/v1/jobs", &[], usize::MAX)?;
+    let known: Vec<Job> = client.list_all("/api/v1/jobs", &[])?;
     let left_over = known
         .iter()
         .filter(|job| manifests.iter().all(|m| m.name != job.job))

@@ -60,14 +60,20 @@ impl Home {
                 "name a directory that you may write to with --data",
             )
         };
+        // Whoever a job runs as passes through it to the supervisors; what is secret in it has
+        // its own mode.
         DirBuilder::new()
             .recursive(true)
-            .mode(0o700)
+            .mode(0o711)
             .create(path)
             .map_err(failed)?;
         let lock = take_lock(path)?;
         let absolute = fs::canonicalize(path).map_err(failed)?;
-        fs::create_dir_all(absolute.join("logs")).map_err(failed)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(absolute.join("logs"))
+            .map_err(failed)?;
         let agents_address = choose_address(&absolute).map_err(failed)?;
         let hosts = (1..=agents)
             .map(|i| format!("host-{i}").parse())

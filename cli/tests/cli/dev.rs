@@ -326,3 +326,30 @@ fn told_to_stop_it_takes_attempts_along() {
     assert_eq!(house.dev.wait(), Some(0));
     assert!(!attempts.iter().any(|&pid| is_alive(pid)), "{attempts:?}");
 }
+
+/// Another user passes through the directory and can list nothing of it. Needs root to become
+/// another user.
+#[test]
+fn a_job_runs_as_its_user_with_the_directory_as_it_is_made() {
+    if !is_root() {
+        assert!(std::env::var_os("CI").is_none(), "this test needs root");
+        eprintln!("skipped: needs root, to run a job as another user");
+        return;
+    }
+    let place = Place::new();
+    // Whoever made this place keeps others out of it; a working directory of a person does not.
+    place.let_pass();
+    let job = manifest("demo/user", EVERY_SECOND, 1, "[\"/usr/bin/id\", \"-un\"]");
+    place.write("jobs/user.yaml", &(job + "  user: nobody\n"));
+    let house = House::start(place);
+    let run = house.wait_for_success(1);
+    let id = run["run"].as_str().unwrap();
+    let said = house.place.matins(&["logs", id, "--data", "data"]).done();
+    assert_eq!(said, "nobody\n");
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
+}

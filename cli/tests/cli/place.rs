@@ -33,6 +33,12 @@ impl Place {
         Place { directory }
     }
 
+    /// Lets other users pass through to what is below.
+    pub(crate) fn let_pass(&self) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        fs::set_permissions(self.directory.path(), mode).unwrap();
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -4,6 +4,7 @@
 //! mistake in it changes nothing. The coordinator judges each manifest again.
 
 mod files;
+mod order;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use crate::output::{Room, talk};
 use crate::progress::Progress;
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap_prose};
 pub(crate) use files::read_all;
+pub(crate) use order::in_order;
 
 /// What became of the manifests that were sent.
 pub(crate) struct Applied {
@@ -33,7 +35,7 @@ pub(crate) struct Applied {
 }
 
 pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
-    let manifests = read_all(&options.files, "applied")?;
+    let manifests = in_order(read_all(&options.files, "applied")?);
     let client = options.asking.target.find()?;
     for manifest in &manifests {
         for warning in striking(manifest.schedule(), now()) {
@@ -124,7 +126,7 @@ fn prune(client: &Client, manifests: &[Manifest], applied: &mut Applied) -> Resu
 fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<JobName>, Failure> {
     let namespaces: BTreeSet<&str> = manifests.iter().map(|m| m.name.namespace()).collect();
     let kept: BTreeSet<&JobName> = manifests.iter().map(|m| &m.name).collect();
-    let known: Vec<Job> = client.list("/api/v1/jobs", &[], usize::MAX)?;
+    let known: Vec<Job> = client.list_all("/api/v1/jobs", &[])?;
     Ok(known
         .into_iter()
         .map(|job| job.job)
