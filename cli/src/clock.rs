@@ -30,6 +30,11 @@ fn zone_in(text: &str) -> Option<Tz> {
     name.parse().ok()
 }
 
+/// Where nobody counts milliseconds.
+pub(crate) fn to_the_second(at: WallMs) -> WallMs {
+    WallMs(at.0.div_euclid(1000) * 1000)
+}
+
 /// `02:10:00`, as a clock in that zone shows it.
 pub(crate) fn time_of_day(at: WallMs, zone: Tz) -> String {
     DateTime::<Utc>::from_timestamp_millis(at.0).map_or_else(

@@ -8,7 +8,7 @@ use protocol::{JobName, WallMs};
 
 use crate::args::{Get, Limit, Listing, RunState};
 use crate::client::Client;
-use crate::clock::rough;
+use crate::clock::{rough, to_the_second};
 use crate::commands::{shards_done, took};
 use crate::failure::Failure;
 use crate::output::{Page, Room};
@@ -314,7 +314,7 @@ fn audit_table(entries: &[AuditEntry], room: Room) -> Table {
         ];
         let to: Vec<String> = to.into_iter().flatten().collect();
         table.row(vec![
-            to_the_second(entry.at),
+            to_the_second(entry.at).to_rfc3339(),
             entry.by.clone(),
             entry.action.clone(),
             to.join(" "),
@@ -322,11 +322,6 @@ fn audit_table(entries: &[AuditEntry], room: Room) -> Table {
         ]);
     }
     table
-}
-
-/// Whoever reads what people did does not count milliseconds.
-fn to_the_second(at: WallMs) -> String {
-    WallMs(at.0.div_euclid(1000) * 1000).to_rfc3339()
 }
 
 pub(crate) fn resources_table(resources: &[Resource]) -> Table {

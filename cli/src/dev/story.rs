@@ -219,7 +219,7 @@ fn ended(run: &Run) -> Line {
     let took = took.map_or_else(String::new, |took| format!(" in {took}"));
     let (what, detail) = match run.state.as_str() {
         "succeeded" => ("succeeded", format!("{done}{took}")),
-        "needs_confirmation" => ("stands", format!("{done}, confirm {}", run.run)),
+        "needs_confirmation" => ("stands", format!("{done}: matins why {}", run.run)),
         "failed" => ("failed", format!("{done}{took}, see {}", run.run)),
         "cancelled" => ("cancelled", format!("{done}{took}")),
         "skipped" => ("skipped", run.reason.clone().unwrap_or_default()),
@@ -320,7 +320,7 @@ pub(super) mod tests {
             ("waiting", vec![("waits", "")]),
             (
                 "needs_confirmation",
-                vec![("fired", "3 shards"), ("stands", "3/3, confirm run-1")],
+                vec![("fired", "3 shards"), ("stands", "3/3: matins why run-1")],
             ),
         ] {
             let lines = begun().handle_new(&[run(1, state)]);

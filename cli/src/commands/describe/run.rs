@@ -80,17 +80,15 @@ fn what_to_do(detail: &RunDetail) -> String {
         .iter()
         .filter(|shard| shard.state != "succeeded");
     let mut attempts = open.flat_map(|shard| &shard.attempts);
-    if attempts.any(|attempt| attempt.started_at.is_some()) {
-        format!(
-            "find out what the shards below did, then\nmatins confirm {run} --as \
-             succeeded|retry|failed --reason TEXT"
-        )
+    let first = if attempts.any(|attempt| attempt.started_at.is_some()) {
+        format!("find out what the shards below did (`matins why {run}`), then")
     } else {
-        format!(
-            "the shards below did nothing: mend what kept them from starting, then\n\
-             matins confirm {run} --as retry --reason TEXT"
-        )
-    }
+        "the shards below did nothing: mend what kept them from starting, then".to_owned()
+    };
+    format!(
+        "{first}\nmatins rerun {run} --failed --reason TEXT, or\n\
+         matins confirm {run} --as succeeded|retry|failed --reason TEXT"
+    )
 }
 
 fn executions(detail: &RunDetail, room: Room) -> String {
@@ -250,14 +248,20 @@ fn what_is_waited_for(detail: &RunDetail) -> Vec<String> {
 /// Why shards stand as they do and attempts ended as they did, where the words above do not say.
 fn reasons(detail: &RunDetail, text: &mut String) {
     let mut said = Vec::new();
+    // What stands at the top already is not repeated.
+    let of_run = detail.run.reason.as_deref().unwrap_or_default();
     for shard in &detail.shard_list {
         let number = shard.shard;
-        if let Some(reason) = &shard.reason {
+        if let Some(reason) = &shard.reason
+            && !of_run.contains(reason)
+        {
             said.push(format!("shard {number}: {reason}"));
         }
         for attempt in &shard.attempts {
             let token = attempt.token;
-            if let Some(reason) = &attempt.reason {
+            if let Some(reason) = &attempt.reason
+                && !says_only_the_status(attempt, reason)
+            {
                 said.push(format!("shard {number}, {token}: {reason}"));
             }
             if let Some(stale) = attempt.stale_outcome {
@@ -285,6 +289,11 @@ fn reasons(detail: &RunDetail, text: &mut String) {
             let _ = writeln!(text, "{indent}{line}");
         }
     }
+}
+
+/// The table of attempts says so too.
+fn says_only_the_status(attempt: &Attempt, reason: &str) -> bool {
+    matches!(attempt.exit, Some(Exit::Code(code)) if reason == format!("exited with status {code}"))
 }
 
 /// Which limits of the manifest held nothing back, told once for each host.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Facts;
 use super::judge::Finding;
-use crate::clock::{in_zone_unless_utc, rough};
+use crate::clock::{in_zone_unless_utc, rough, to_the_second};
 use crate::commands::describe::run::outcome;
 use crate::commands::shards_done;
 use crate::output::Room;
@@ -113,7 +113,8 @@ fn expected(facts: &Facts) -> Vec<String> {
         return vec!["nothing: no version of the job decides this time".to_owned()];
     };
     let text = |pointer: &str| version.manifest.pointer(pointer).and_then(Value::as_str);
-    let put = format!("put by {} at {}", version.put_by, version.put_at);
+    let put_at = to_the_second(version.put_at);
+    let put = format!("put by {} at {put_at}", version.put_by);
     let cron = text("/schedule/cron").unwrap_or("a schedule that cannot be read");
     let zone = text("/schedule/timezone").unwrap_or("UTC");
     let source = format!("version {}: {cron} in {zone}, {put}", version.version);
@@ -164,8 +165,11 @@ fn triggered(facts: &Facts) -> Vec<String> {
         return vec![untriggered(facts)];
     };
     let run = &detail.run;
-    let late = run.admitted_at - run.fire_time;
-    let mut line = format!("{} at {}", run.run, run.admitted_at);
+    // What was run again since was triggered only once.
+    let first = detail.executions.first();
+    let at = first.map_or(run.admitted_at, |execution| execution.admitted_at);
+    let late = at - run.fire_time;
+    let mut line = format!("{} at {at}", run.run);
     if late > DurationMs::ZERO && run.namespace == "scheduled" {
         line.push_str(&format!(", {} after its time", rough(late)));
     }
@@ -186,6 +190,9 @@ fn untriggered(facts: &Facts) -> String {
             gap.through,
             gap.reason
         );
+    }
+    if facts.instant.is_none() {
+        return "no: nothing was due".to_owned();
     }
     if facts.at > facts.now {
         return "not yet".to_owned();
@@ -262,7 +269,12 @@ fn of_shards(detail: &RunDetail) -> Vec<String> {
             } else {
                 ends.join("; ")
             };
-            let reason = shard.reason.as_ref();
+            // What the run says too is said once, as its result.
+            let of_run = detail.run.reason.as_deref().unwrap_or_default();
+            let reason = shard
+                .reason
+                .as_ref()
+                .filter(|reason| !of_run.contains(*reason));
             let reason = reason.map_or_else(String::new, |reason| format!(", {reason}"));
             format!("shard {}: {ends}; now {}{reason}", shard.shard, shard.state)
         })
@@ -282,17 +294,49 @@ fn result(facts: &Facts) -> Vec<String> {
     };
     let run = &detail.run;
     let since = match run.ended_at {
-        Some(end) => format!(
-            "{end}, {} after it was admitted",
-            rough(end - run.admitted_at)
-        ),
+        Some(end) => format!("ended {end} after {}", rough(end - run.admitted_at)),
         None => format!("not ended, {} so far", rough(facts.now - run.admitted_at)),
     };
     let mut lines = vec![format!(
-        "{}, {} shards succeeded; {since}",
+        "{}, {} shards, {since}",
         run.state,
         shards_done(run)
     )];
     lines.extend(run.reason.clone());
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judge::judge;
+    use super::super::judge::tests::{facts, with_run};
+    use super::*;
+
+    /// Only commands, which are to be pasted, may be longer than a line.
+    #[test]
+    fn an_answer_fits_80_columns() {
+        let mut long = facts();
+        long.expectation.fired_through = WallMs(0);
+        for facts in [with_run(|_| {}), facts(), long] {
+            let finding = judge(&facts);
+            let text = text(&facts, &finding, Room::Columns80);
+            for line in text.lines() {
+                let is_command = line.trim_start().starts_with("matins ");
+                assert!(is_command || line.chars().count() <= LINE_WIDTH, "{line}");
+            }
+            for heading in ["expected   ", "triggered  ", "executed   ", "result     "] {
+                assert!(text.contains(&format!("\n{heading}")), "{text}");
+            }
+            let data = data(&facts, &finding);
+            assert_eq!(data["is_fire_time"], true);
+            assert_eq!(data["fire_before"], "2026-11-28T02:10:00Z");
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_off() {
+        let facts = with_run(|_| {});
+        let text = text(&facts, &judge(&facts), Room::Columns80);
+        assert_eq!(text, include_str!("sample.txt"), "{text}");
+    }
 }
