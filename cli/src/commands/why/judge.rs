@@ -351,6 +351,10 @@ fn what_to_do(facts: &Facts, detail: &RunDetail, bad: &[&Shard], cause: &str) ->
         let purpose = "run what failed once more";
         advice.push(again(detail, " --failed", cause, purpose));
     } else {
+        let asking: Vec<_> = bad
+            .iter()
+            .filter(|shard| shard.state == "needs_confirmation")
+            .collect();
         for (verdict, purpose) in [
             ("succeeded", "where you have seen that its work is done"),
             (
@@ -358,7 +362,7 @@ fn what_to_do(facts: &Facts, detail: &RunDetail, bad: &[&Shard], cause: &str) ->
                 "where you have seen that it did nothing, or undone it",
             ),
         ] {
-            let which = match bad {
+            let which = match asking.as_slice() {
                 [one] => format!(" --shard {}", one.shard),
                 _ => String::new(),
             };
