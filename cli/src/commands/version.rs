@@ -53,12 +53,14 @@ fn both(url: &str, status: &Status) -> String {
         "the two differ: what this program computes itself (`next`, `apply --dry-run`) may not \
          be\nwhat the coordinator does\n"
     };
+    let says = status.clock_says.as_ref();
+    let says = says.map_or_else(String::new, |says| format!(": {says}"));
     format!(
-        "{}coordinator {} on {} at {url}, tzdata {}\n{leads}, its clock is {}\n{differs}",
+        "{}coordinator {} on {} at {url}, tzdata {}\n{leads}, clock: {}{says}\n{differs}",
         own(),
         status.version,
         status.node,
         status.tzdata,
-        status.clock
+        status.clock.replace('_', " ")
     )
 }

@@ -191,11 +191,17 @@ fn undecided(facts: &Facts) -> Finding {
         "matins version".to_owned(),
         "see what the coordinator says of itself",
     );
-    if let Some(held) = facts.status.clock_held_ms {
-        let because = format!(
-            "the coordinator's clock was stepped and is not believed for another {}: nothing fires",
-            rough(DurationMs(held))
-        );
+    if facts.status.clock == "held" {
+        let says = facts
+            .status
+            .clock_says
+            .as_deref()
+            .unwrap_or("it was stepped");
+        let length = facts.status.clock_held_ms.map_or_else(String::new, |held| {
+            format!(", for another {}", rough(DurationMs(held)))
+        });
+        let because =
+            format!("the coordinator's clock is not believed{length} ({says}): nothing fires");
         return finding(Verdict::NeverRan, because, vec![status]);
     }
     if late < DECIDED_WITHIN {
@@ -561,22 +567,18 @@ pub(super) mod tests {
                 run: None,
                 gap: None,
             },
-            status: Status {
-                node: "n".to_owned(),
-                version: "0".to_owned(),
-                epoch: None,
-                clock: "trusted".to_owned(),
-                clock_held_ms: None,
-                tzdata: "2025b".to_owned(),
-                agents_address: String::new(),
-                jobs: 1,
-                open_runs: 1,
-                needs_confirmation: 0,
-                leases: 0,
-                agents: 1,
-                agents_ready: 1,
-            },
+            status: status(),
         }
+    }
+
+    fn status() -> Status {
+        serde_json::from_value(json!({
+            "node": "n", "version": "0", "epoch": null, "clock": "trusted",
+            "clock_held_ms": null, "tzdata": "2025b", "agents_address": "",
+            "jobs": 1, "open_runs": 1, "needs_confirmation": 0, "leases": 0,
+            "agents": 1, "agents_ready": 1,
+        }))
+        .unwrap()
     }
 
     /// The same with the sample's run, changed by `change`.
@@ -655,10 +657,11 @@ pub(super) mod tests {
             (
                 &|f| {
                     undecided(f);
+                    f.status.clock = "held".to_owned();
                     f.status.clock_held_ms = Some(60_000);
                 },
                 Verdict::NeverRan,
-                "not believed for another 1m00s",
+                "not believed, for another 1m00s",
                 "matins version",
             ),
             (
