@@ -124,6 +124,12 @@ pub enum Rule {
     PersonIsReminded,
     /// 4: an attempt that its host does not end is given up some time after its time-out.
     TimeoutBoundsLease,
+    /// 4, 8: `after` and `previous` are judged in `apply`, at the fire and again at Admit.
+    ConditionsJudgedInApply,
+    /// 4: only so many catch-up runs of a job are open at once, oldest first.
+    CatchUpTakesTurns,
+    /// 4: a run waits no longer than its start deadline.
+    WaitingIsBounded,
 }
 
 /// Which rules are in force. Everything outside tests runs with [`Rules::all`].

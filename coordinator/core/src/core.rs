@@ -29,6 +29,7 @@ use crate::reminders::Reminders;
 use crate::requests::{PendingRequest, RequestError};
 use crate::sessions::{AttachInFlight, Sessions};
 use crate::setbacks::{Matter, Setbacks};
+use crate::waiting::Waiting;
 
 /// How often a shell must call [`Core::handle_tick`] at the least, so that clock steps are seen
 /// and a stalled leader can be told from a quiet one.
@@ -83,6 +84,7 @@ pub struct Core {
     pub(crate) catalogue: Catalogue,
     pub(crate) queue: Queue,
     pub(crate) fleet: Fleet,
+    waiting: Waiting,
     pub(crate) names: BTreeMap<JobName, JobId>,
     pub(crate) gate: ClockGate,
     /// What of the clock a person has been told.
@@ -143,6 +145,7 @@ impl Core {
             catalogue: Catalogue::default(),
             queue: Queue::default(),
             fleet: Fleet::default(),
+            waiting: Waiting::build(&set, now, rules),
             names: BTreeMap::new(),
             gate: ClockGate::new(config.clock),
             clock_told: Told::default(),
@@ -232,7 +235,11 @@ impl Core {
             .filter(|_| self.clock_verdict(now).may_fire());
         let fire = due.map(|at| now.boot + (at - now.wall).clamp_to(TICK));
         // What is overdue is on its way through the ledger; its outcome is the next input.
-        let wakes = [self.queue.next_wake(), self.receipts.next_wake()];
+        let wakes = [
+            self.queue.next_wake(),
+            self.waiting.next_wake(),
+            self.receipts.next_wake(),
+        ];
         let wakes = wakes.into_iter().flatten().filter(|&at| at > now.boot);
         let tick = now.boot + TICK;
         wakes.chain(fire).fold(tick, BootMs::min)
@@ -263,12 +270,13 @@ impl Core {
 
     /// Whether the indexes kept up step by step equal those built afresh from the working set.
     pub fn check_indexes(&self, now: Now) -> Result<(), String> {
-        let kept = self.queue.shape();
-        let built = Queue::build(&self.set, &self.catalogue, now, self.rules).shape();
+        let kept = (self.queue.shape(), self.waiting.shape());
+        let built = (
+            Queue::build(&self.set, &self.catalogue, now, self.rules).shape(),
+            Waiting::build(&self.set, now, self.rules).shape(),
+        );
         if kept != built {
-            return Err(format!(
-                "queue kept up: {kept:?}\nqueue built afresh: {built:?}"
-            ));
+            return Err(format!("kept up: {kept:?}\nbuilt afresh: {built:?}"));
         }
         self.check_dispatch(now)
     }
@@ -372,12 +380,17 @@ impl Core {
             Change::Shard(shard) => self.queue.lease_of((shard.run_id, shard.shard)),
             _ => None,
         };
+        if let Change::Run(run) = change {
+            self.waiting
+                .follow(self.set.runs.get(&run.run_id), run, now);
+        }
         self.set.absorb(change);
         self.queue.follow(&self.set, &self.catalogue, change, now);
         self.note_touched();
         match change {
             Change::Shard(shard) => {
                 self.note_lease(shard, now);
+                self.tell_of_cancelling(shard);
                 let held_by = held_by.map(|(agent_id, _)| agent_id);
                 self.grants.note_shard(shard, held_by);
             }
@@ -408,6 +421,16 @@ impl Core {
         self.expiry.begin_lease(agent_id, token, key, at, until);
     }
 
+    /// Whoever holds a lease that is to end is told, whatever has ended it: a person, or a run that
+    /// replaces its run.
+    fn tell_of_cancelling(&mut self, shard: &ShardRow) {
+        if let ShardState::Leased(lease) = shard.state
+            && lease.cancelling
+        {
+            self.cancel_lease(lease.agent_id, lease.token);
+        }
+    }
+
     fn forget_name_of(&mut self, job_id: JobId) {
         if let Some(before) = self.set.jobs.get(&job_id) {
             self.names.remove(&before.name);
@@ -432,6 +455,9 @@ impl Core {
             Flight::Fire(fired) => self.land_fire(fired, result, now),
             Flight::Run(run_id) => {
                 self.busy_runs.remove(&run_id);
+                if result.is_err() {
+                    self.waiting.not_judged(run_id);
+                }
                 self.note_setback(Matter::run(run_id), &result, now);
             }
             Flight::Shard(key) => {
@@ -542,27 +568,27 @@ impl Core {
 
     fn skip_overdue(&mut self, now: Now) {
         let overdue: Vec<RunId> = self
-            .queue
+            .waiting
             .overdue(now)
             .filter(|run| !self.busy_runs.contains(run))
             .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
             .collect();
         for run_id in overdue {
-            let reason = "did not get its turn before its start deadline".to_owned();
             self.busy_runs.insert(run_id);
-            let skip = SkipWaiting { run_id, reason };
+            let skip = SkipWaiting { run_id };
             self.propose(Flight::Run(run_id), Command::SkipWaiting(skip), now);
         }
     }
 
     fn admit_waiting(&mut self, now: Now) {
-        let turns: Vec<RunId> = self
-            .queue
-            .admissible()
+        let woken: Vec<RunId> = self
+            .waiting
+            .woken()
             .filter(|run| !self.busy_runs.contains(run))
             .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
             .collect();
-        for run_id in turns {
+        for run_id in woken {
+            self.waiting.asked(run_id);
             self.busy_runs.insert(run_id);
             self.propose(Flight::Run(run_id), Command::Admit(Admit { run_id }), now);
         }

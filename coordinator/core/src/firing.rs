@@ -71,7 +71,7 @@ impl Core {
         if !self.rules.on(Rule::PoisonStaysAlone) && self.has_unreadable_job() {
             return;
         }
-        let due: Vec<JobId> = self
+        let mut due: Vec<JobId> = self
             .firing
             .due
             .iter()
@@ -79,6 +79,8 @@ impl Core {
             .map(|&(_, job_id)| job_id)
             .filter(|job_id| !self.firing.moving.contains(job_id))
             .collect();
+        // What others come after is there before them.
+        due.sort_by_cached_key(|job_id| self.comes_after(*job_id));
         for job_id in due {
             let Some(job) = self.set.jobs.get(&job_id) else {
                 continue;
@@ -102,6 +104,11 @@ impl Core {
             self.firing.begin_move(job_id);
             self.propose(Flight::Fire(fired), Command::Fire(fire), now);
         }
+    }
+
+    fn comes_after(&self, job_id: JobId) -> bool {
+        let owed = self.set.jobs.get(&job_id).and_then(|job| self.owed(job));
+        owed.is_some_and(|owed| !owed.manifest.after.is_empty())
     }
 
     pub(crate) fn land_fire(&mut self, fired: Fired, result: Result<Done, Refusal>, now: Now) {

@@ -15,6 +15,7 @@
 //! | [`trigger`] | what becomes of the instants between the watermark and now |
 //! | [`clock`] | whether the wall clock may be believed |
 //! | `catalogue` | what the stored manifests say, and which cannot be read |
+//! | `waiting` | which waiting run the ledger is asked about again, and when |
 //! | `queue` | which shards wait for a place, and since when |
 //! | `line` | which of them is next |
 //! | `fleet` | which hosts have room for it |
@@ -49,6 +50,7 @@ mod sessions;
 mod setbacks;
 mod shards;
 pub mod trigger;
+mod waiting;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
 pub use requests::{Request, RequestError};

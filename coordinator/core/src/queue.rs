@@ -1,4 +1,4 @@
-//! What waits, what is live, what is leased: indexes over the working set.
+//! What is live, what may be granted, what is leased: indexes over the working set.
 //!
 //! Nothing here is a truth of its own. Every index can be rebuilt from the working set, and the
 //! simulation compares the rebuilt with the one that was kept up step by step. The only thing
@@ -8,8 +8,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ledger::{Change, RunRow, RunState, ShardRow, ShardState, WorkingSet};
-use protocol::{AgentId, BootMs, DurationMs, JobId, Now, Rule, Rules, RunId, Token, WallMs};
+use ledger::{Change, RunRow, ShardRow, ShardState, WorkingSet};
+use protocol::{AgentId, BootMs, DurationMs, Now, Rule, Rules, RunId, Token, WallMs};
 
 use crate::catalogue::Catalogue;
 use crate::line::{Demand, Line, Order};
@@ -30,11 +30,7 @@ pub(crate) struct Queue {
     held: BTreeMap<(RunId, AgentId), u32>,
     /// Hosts whose number of leases has changed since it was asked.
     touched: BTreeSet<AgentId>,
-    waiting: BTreeMap<RunId, Waiting>,
-    waiting_of: BTreeMap<JobId, BTreeSet<RunId>>,
-    skip_at: BTreeSet<(BootMs, RunId)>,
-    live: BTreeMap<RunId, JobId>,
-    live_of: BTreeMap<JobId, BTreeSet<RunId>>,
+    live: BTreeSet<RunId>,
 }
 
 /// Where a shard stands in the indexes.
@@ -55,19 +51,12 @@ enum Slot {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
-    job_id: JobId,
-    skip_at: Option<BootMs>,
-}
-
 /// The queue without its moments: what two ways of building it must agree on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pending: BTreeSet<Key>,
     leases: BTreeMap<Token, (AgentId, Key)>,
-    waiting: BTreeMap<RunId, JobId>,
-    live: BTreeMap<RunId, JobId>,
+    live: BTreeSet<RunId>,
 }
 
 impl Queue {
@@ -77,7 +66,7 @@ impl Queue {
             ..Queue::default()
         };
         for run in set.runs.values() {
-            queue.note_run(run, now);
+            queue.note_run(run);
         }
         for shard in set.shards.values() {
             queue.note_shard(set, catalogue, shard, now);
@@ -95,8 +84,8 @@ impl Queue {
     ) {
         match change {
             Change::Run(run) => {
-                let was_live = self.live.contains_key(&run.run_id);
-                self.note_run(run, now);
+                let was_live = self.live.contains(&run.run_id);
+                self.note_run(run);
                 if run.state.is_final() {
                     self.drop_shards(run.run_id);
                 } else if was_live != run.state.is_live() {
@@ -210,22 +199,6 @@ impl Queue {
             .map(|&(_, key)| key)
     }
 
-    /// Waiting runs that have passed their start deadline.
-    pub(crate) fn overdue(&self, now: Now) -> impl Iterator<Item = RunId> + '_ {
-        self.skip_at
-            .iter()
-            .take_while(move |(at, _)| *at <= now.boot)
-            .map(|&(_, run)| run)
-    }
-
-    /// For every job with waiting runs and no live one, the run whose turn it is.
-    pub(crate) fn admissible(&self) -> impl Iterator<Item = RunId> + '_ {
-        self.waiting_of
-            .iter()
-            .filter(|(job, _)| !self.live_of.contains_key(job))
-            .filter_map(|(_, runs)| runs.first().copied())
-    }
-
     pub(crate) fn leases_of(&self, agent: AgentId) -> impl Iterator<Item = (Token, Key)> + '_ {
         self.leases
             .get(&agent)
@@ -255,7 +228,6 @@ impl Queue {
                 .map(|&(at, _)| at)
                 .filter(|_| self.backs_off_on_boot()),
             self.unplaceable_at.first().map(|&(at, _)| at),
-            self.skip_at.first().map(|&(at, _)| at),
         ];
         firsts.into_iter().flatten().min()
     }
@@ -274,51 +246,15 @@ impl Queue {
                 .iter()
                 .flat_map(|(&agent, held)| held.iter().map(move |(&t, &key)| (t, (agent, key))))
                 .collect(),
-            waiting: self
-                .waiting
-                .iter()
-                .map(|(&run, w)| (run, w.job_id))
-                .collect(),
             live: self.live.clone(),
         }
     }
 
-    fn note_run(&mut self, run: &RunRow, now: Now) {
-        self.forget_run(run.run_id);
-        if run.state == RunState::Waiting {
-            let skip_at = run.start_deadline.map(|deadline| {
-                now.boot + (run.admitted_at + deadline - now.wall).clamp_to(deadline)
-            });
-            self.waiting.insert(
-                run.run_id,
-                Waiting {
-                    job_id: run.job_id,
-                    skip_at,
-                },
-            );
-            self.waiting_of
-                .entry(run.job_id)
-                .or_default()
-                .insert(run.run_id);
-            self.skip_at.extend(skip_at.map(|at| (at, run.run_id)));
-        } else if run.state.is_live() {
-            self.live.insert(run.run_id, run.job_id);
-            self.live_of
-                .entry(run.job_id)
-                .or_default()
-                .insert(run.run_id);
-        }
-    }
-
-    fn forget_run(&mut self, run_id: RunId) {
-        if let Some(waiting) = self.waiting.remove(&run_id) {
-            remove_from(&mut self.waiting_of, waiting.job_id, run_id);
-            if let Some(at) = waiting.skip_at {
-                self.skip_at.remove(&(at, run_id));
-            }
-        }
-        if let Some(job_id) = self.live.remove(&run_id) {
-            remove_from(&mut self.live_of, job_id, run_id);
+    fn note_run(&mut self, run: &RunRow) {
+        if run.state.is_live() {
+            self.live.insert(run.run_id);
+        } else {
+            self.live.remove(&run.run_id);
         }
     }
 
@@ -446,15 +382,6 @@ impl Queue {
             now.boot
         } else {
             BootMs(now.wall.0)
-        }
-    }
-}
-
-fn remove_from(index: &mut BTreeMap<JobId, BTreeSet<RunId>>, job_id: JobId, run_id: RunId) {
-    if let Some(runs) = index.get_mut(&job_id) {
-        runs.remove(&run_id);
-        if runs.is_empty() {
-            index.remove(&job_id);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jobs::{CatchUp, Manifest, Overlap, Serial, Shards};
+use jobs::{Manifest, Shards};
 use ledger::command::{
     CancelRun, ClearAlert, Command, Confirm, CordonAgent, DeleteJob, DeleteResource, ManualRun,
     PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope, ResumeJob, RevokeAgent, Settlement,
@@ -123,11 +123,6 @@ pub enum RequestError {
         "the stored manifest of `{0}` cannot be read, so its schedule is unknown; apply it anew"
     )]
     Unreadable(JobName),
-    #[error(
-        "`{field}` in the manifest of `{job}` is read, but this version of Matins does not act on \
-         it yet; leave it out"
-    )]
-    NotYet { job: JobName, field: &'static str },
     #[error("`{job}` cannot be run so: {why}")]
     Params { job: JobName, why: jobs::ParamError },
     #[error("the schedule of `{job}` is over: its last fire was at {last}")]
@@ -196,11 +191,6 @@ impl Core {
         if is_outrun(&pending, &result) && pending.tries > 0 {
             pending.tries -= 1;
             return self.try_request(pending, now);
-        }
-        if let Ok(Done::Cancelled { leases }) = &result {
-            for &(agent_id, token) in leases {
-                self.cancel_lease(agent_id, token);
-            }
         }
         if let Ok(Done::AgentCordoned { agent_id, .. }) = result {
             self.interrupt_if_drained(agent_id);
@@ -365,12 +355,6 @@ impl Core {
         now: Now,
     ) -> Result<(Command, Option<JobId>), RequestError> {
         self.gate_open(now)?;
-        if let Some(field) = not_yet(manifest) {
-            return Err(RequestError::NotYet {
-                job: manifest.name.clone(),
-                field,
-            });
-        }
         let known = self
             .names
             .get(&manifest.name)
@@ -531,18 +515,4 @@ fn is_outrun(pending: &PendingRequest, result: &Result<Done, Refusal>) -> bool {
         Err(Refusal::Paused { .. }) => pending.moves.is_some(),
         _ => false,
     }
-}
-
-/// What a manifest says and nothing acts on yet: taking it would be a promise.
-fn not_yet(manifest: &Manifest) -> Option<&'static str> {
-    let asks = [
-        (manifest.overlap == Overlap::Allow, "overlap: allow"),
-        (manifest.overlap == Overlap::Replace, "overlap: replace"),
-        (manifest.serial == Serial::Strict, "serial: strict"),
-        (manifest.catch_up != CatchUp::default(), "catch_up"),
-        (manifest.previous.is_some(), "previous"),
-        (!manifest.after.is_empty(), "after"),
-    ];
-    asks.into_iter()
-        .find_map(|(asked, field)| asked.then_some(field))
 }

@@ -5,8 +5,9 @@
 //! decision, whatever path the clock took to get here.
 //!
 //! A fire that is late by no more than `misfire.after` is merely late and runs as planned. Of those
-//! beyond it only the newest is judged by the misfire policy; the rest become one gap, so that
-//! a scheduler that was down for a week does not come back with a week's herd.
+//! beyond it the newest run, as many as `catch_up.at_most` allows and the misfire policy still wants;
+//! the rest become one gap, so that a scheduler that was down for a week does not come back with
+//! a week's herd.
 
 use jobs::{Instant, Manifest, MisfirePolicy};
 use ledger::command::{Decision, GapReason};
@@ -98,22 +99,57 @@ fn decide_missed(owed: Owed<'_>, late_from: WallMs, now: WallMs, rules: Rules) -
             .map(|instant| run(owed, instant, Trigger::CatchUp))
             .collect();
     }
-    let Some(newest) = schedule.newest(owed.anchor, owed.from, late_from, 1).pop() else {
+    let at_most = owed.manifest.catch_up.at_most as usize;
+    let mut kept = schedule.newest(owed.anchor, owed.from, late_from, at_most);
+    let Some(newest) = kept.last().cloned() else {
         return Vec::new();
     };
-    let before_newest = newest.at - ONE_MS;
-    let given_up = schedule.count(owed.anchor, owed.from, before_newest);
-    let mut decisions = Vec::new();
-    if given_up > 0 {
-        decisions.push(Decision::Gap {
-            from: owed.from,
-            through: before_newest,
-            count: given_up,
-            reason: GapReason::GivenUpAfterOutage,
-        });
+    let why_not = |instant: &Instant| why_not_run(owed.manifest, now - instant.at);
+    kept.retain(|instant| why_not(instant).is_none());
+    let kept: Vec<Decision> = match (kept.is_empty(), why_not(&newest)) {
+        (true, Some(reason)) => vec![Decision::Missed {
+            fire_time: newest.at,
+            nominal: newest.nominal,
+            reason,
+        }],
+        _ => kept
+            .into_iter()
+            .map(|instant| run(owed, instant, Trigger::CatchUp))
+            .collect(),
+    };
+    let before_kept = kept
+        .first()
+        .map_or(late_from, |decision| at(decision) - ONE_MS);
+    let given_up = schedule.count(owed.anchor, owed.from, before_kept);
+    let gap = (given_up > 0).then(|| Decision::Gap {
+        from: owed.from,
+        through: before_kept,
+        count: given_up,
+        reason: GapReason::GivenUpAfterOutage,
+    });
+    gap.into_iter().chain(kept).collect()
+}
+
+/// Why a fire that is this late is not run any more.
+fn why_not_run(manifest: &Manifest, lateness: DurationMs) -> Option<String> {
+    let window = manifest.catch_up.window;
+    match manifest.misfire.policy {
+        MisfirePolicy::Skip => Some(format!("late by {lateness}, and misfire.policy is skip")),
+        MisfirePolicy::Within(limit) if lateness > limit => Some(format!(
+            "late by {lateness}, and misfire.policy allows {limit}"
+        )),
+        _ if lateness > window => Some(format!(
+            "late by {lateness}, and catch_up.window is {window}"
+        )),
+        MisfirePolicy::RunNow | MisfirePolicy::Within(_) => None,
     }
-    decisions.push(judge_newest_missed(owed, newest, now));
-    decisions
+}
+
+const fn at(decision: &Decision) -> WallMs {
+    match decision {
+        Decision::Run { fire_time, .. } | Decision::Missed { fire_time, .. } => *fire_time,
+        Decision::Gap { through, .. } => *through,
+    }
 }
 
 /// The stretch that a version with an unreadable manifest leaves behind: how many instants it
@@ -144,25 +180,6 @@ pub(crate) fn paused(owed: Owed<'_>, through: WallMs) -> Vec<Decision> {
             count,
             reason: GapReason::Paused,
         }],
-    }
-}
-
-fn judge_newest_missed(owed: Owed<'_>, instant: Instant, now: WallMs) -> Decision {
-    let lateness = now - instant.at;
-    let reason = match owed.manifest.misfire.policy {
-        MisfirePolicy::RunNow => return run(owed, instant, Trigger::CatchUp),
-        MisfirePolicy::Within(limit) if lateness <= limit => {
-            return run(owed, instant, Trigger::CatchUp);
-        }
-        MisfirePolicy::Within(limit) => {
-            format!("late by {lateness}, and misfire.policy allows {limit}")
-        }
-        MisfirePolicy::Skip => format!("late by {lateness}, and misfire.policy is skip"),
-    };
-    Decision::Missed {
-        fire_time: instant.at,
-        nominal: instant.nominal,
-        reason,
     }
 }
 

@@ -1,11 +1,9 @@
 //! A run that is carried out again: what a rerun and a redo have in common.
 
-use protocol::RunId;
 use protocol::attempt::Trigger;
 
 use crate::apply::{Context, Stop, malformed};
 use crate::command::AlertKind;
-use crate::rows::RunState;
 use crate::tables::record::On;
 use crate::tables::run::Run;
 
@@ -41,22 +39,5 @@ impl Context<'_> {
         self.settle_alert(AlertKind::NeedsConfirmation, on)?;
         // A run that was final comes back into the working set, and its version with it.
         self.show_version(run.row.job_id, run.row.version)
-    }
-
-    /// Lets the execution start, or wait for another run of the job. `leased`: a lease of the
-    /// execution before is still to end.
-    pub(crate) fn start_execution(&mut self, run: &mut Run, leased: bool) -> Result<(), Stop> {
-        let run_id: RunId = run.row.run_id;
-        if let Some(behind) = self.other_live(run.row.job_id, run_id)? {
-            self.make_waiting(run, behind);
-            return Ok(());
-        }
-        if leased {
-            // Its lease of before is live, and so is the run.
-            self.take_fence(run);
-            run.row.state = RunState::Running;
-            return Ok(());
-        }
-        self.make_ready(run)
     }
 }

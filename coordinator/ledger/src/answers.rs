@@ -12,12 +12,13 @@ use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api}
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use crate::admission::read_waiting_words;
 use crate::codes::{Coded, coded, coded_option};
 use crate::command::{AlertKind, GapReason};
 use crate::pages::ROWS_MAX;
 use crate::rows::{JobRow, Namespace};
 use crate::tables::agent::{list_agents, read_agent_name};
-use crate::tables::job::{find_job_named, read_name};
+use crate::tables::job::{find_job_named, name_of, read_name};
 use crate::tables::resource::list_resources;
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
@@ -263,7 +264,7 @@ impl Answers<'_> {
         runs.sort_by_key(|run| std::cmp::Reverse((run.row.fire_time, run.row.run_id)));
         runs.truncate(limit as usize);
         runs.iter()
-            .map(|run| Ok(show(run, job.name.clone())))
+            .map(|run| self.show(run, job.name.clone()))
             .collect()
     }
 
@@ -278,11 +279,14 @@ impl Answers<'_> {
     }
 
     pub(crate) fn show_run(&self, run: &Run) -> rusqlite::Result<api::Run> {
-        let name = self
-            .conn
-            .prepare_cached("SELECT name FROM jobs WHERE job_id = ?1")?
-            .query_row([run.row.job_id.0], |row| read_name(row, 0))?;
-        Ok(show(run, name))
+        let name = name_of(self.conn, run.row.job_id)?;
+        self.show(run, name)
+    }
+
+    fn show(&self, run: &Run, job: JobName) -> rusqlite::Result<api::Run> {
+        let waits = run.row.waits.is_some();
+        let reason = waits.then(|| read_waiting_words(self.conn, run.row.run_id));
+        Ok(show(run, job, reason.transpose()?.flatten()))
     }
 
     fn executions(&self, run_id: RunId) -> rusqlite::Result<Vec<api::Execution>> {
@@ -390,7 +394,7 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)
     Ok((attempt, row.get::<_, Option<i64>>(15)?.map(Token)))
 }
 
-fn show(run: &Run, job: JobName) -> api::Run {
+fn show(run: &Run, job: JobName, reason: Option<String>) -> api::Run {
     let row = &run.row;
     api::Run {
         run: row.run_id,
@@ -400,7 +404,7 @@ fn show(run: &Run, job: JobName) -> api::Run {
         fire_time: row.fire_time,
         nominal: row.nominal.clone(),
         state: row.state.as_str().to_owned(),
-        reason: row.reason.clone(),
+        reason: row.reason.clone().or(reason),
         execution: row.execution,
         execution_id: row.execution_id,
         trigger: row.trigger,

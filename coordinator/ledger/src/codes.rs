@@ -3,7 +3,7 @@
 //! They are on disk and in other replicas: never renumber one, never use one again, only add. The
 //! words beside them are for the views; both come from the same list, so they cannot drift.
 
-use jobs::Overlap;
+use jobs::{Overlap, Previous, Serial};
 use protocol::attempt::{AttemptOutcome, Trigger};
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
@@ -92,6 +92,30 @@ coded!(Cordon: Cordoned = 0, Draining = 1, DrainingNow = 2);
 
 coded!(Namespace: Scheduled = 0, Manual = 1);
 
+/// The kinds of what a run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockerKind {
+    Overlap,
+    Replaced,
+    Previous,
+    After,
+    Turn,
+}
+
+impl BlockerKind {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            BlockerKind::Overlap => "overlap",
+            BlockerKind::Replaced => "replaced",
+            BlockerKind::Previous => "previous",
+            BlockerKind::After => "after",
+            BlockerKind::Turn => "catch_up_turn",
+        }
+    }
+}
+
+coded!(BlockerKind: Overlap = 0, Replaced = 1, Previous = 2, After = 3, Turn = 4);
+
 coded!(Trigger: Scheduled = 0, CatchUp = 1, Manual = 2, Rerun = 3, Redo = 4);
 
 coded!(AttemptOutcome:
@@ -105,7 +129,7 @@ coded!(AttemptOutcome:
     NeverStarted = 7,
 );
 
-// In words of its own, because the type lives in another crate.
+// In words of their own, because the types live in another crate.
 impl Coded for Overlap {
     const ALL: &'static [Overlap] = &[
         Overlap::Forbid,
@@ -122,13 +146,7 @@ impl Coded for Overlap {
         }
     }
     fn from_code(code: i64) -> Option<Overlap> {
-        match code {
-            0 => Some(Overlap::Forbid),
-            1 => Some(Overlap::Queue),
-            2 => Some(Overlap::Allow),
-            3 => Some(Overlap::Replace),
-            _ => None,
-        }
+        Overlap::ALL.iter().copied().find(|o| o.code() == code)
     }
     fn word(self) -> &'static str {
         match self {
@@ -136,6 +154,44 @@ impl Coded for Overlap {
             Overlap::Queue => "queue",
             Overlap::Allow => "allow",
             Overlap::Replace => "replace",
+        }
+    }
+}
+
+impl Coded for Serial {
+    const ALL: &'static [Serial] = &[Serial::Relaxed, Serial::Strict];
+    fn code(self) -> i64 {
+        match self {
+            Serial::Relaxed => 0,
+            Serial::Strict => 1,
+        }
+    }
+    fn from_code(code: i64) -> Option<Serial> {
+        Serial::ALL.iter().copied().find(|s| s.code() == code)
+    }
+    fn word(self) -> &'static str {
+        match self {
+            Serial::Relaxed => "relaxed",
+            Serial::Strict => "strict",
+        }
+    }
+}
+
+impl Coded for Previous {
+    const ALL: &'static [Previous] = &[Previous::Succeeded, Previous::Ended];
+    fn code(self) -> i64 {
+        match self {
+            Previous::Succeeded => 0,
+            Previous::Ended => 1,
+        }
+    }
+    fn from_code(code: i64) -> Option<Previous> {
+        Previous::ALL.iter().copied().find(|p| p.code() == code)
+    }
+    fn word(self) -> &'static str {
+        match self {
+            Previous::Succeeded => "succeeded",
+            Previous::Ended => "ended",
         }
     }
 }
@@ -159,6 +215,7 @@ coded!(AlertKind:
     ClockHeld = 13,
     FuseBlown = 14,
     BacklogOld = 15,
+    PredecessorFailed = 16,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.
@@ -206,6 +263,10 @@ mod tests {
         check::<ShardKind>();
         check::<Bar>();
         check::<Cordon>();
+        check::<BlockerKind>();
+        check::<Overlap>();
+        check::<Serial>();
+        check::<Previous>();
         check::<Namespace>();
         check::<Trigger>();
         check::<AttemptOutcome>();

@@ -9,7 +9,6 @@ use protocol::{DurationMs, JobId, Rule, RunId, WallMs};
 use crate::apply::{Context, Stop, clip, malformed};
 use crate::command::{AlertKind, Decision, GapReason};
 use crate::outcome::Refusal;
-use crate::overlap::{Admission, waits_for};
 use crate::rows::{JobRow, Namespace, RunRow, RunState};
 use crate::tables::job::Policy;
 use crate::tables::record::NewGap;
@@ -149,7 +148,7 @@ impl Context<'_> {
                         start_deadline: *start_deadline,
                         ..scheduled(stretch, &policy, *fire_time, nominal, *trigger)
                     };
-                    runs.push(self.write_fire(&new, &policy)?);
+                    runs.push(self.write_admitted(&new)?);
                 }
                 Decision::Missed {
                     fire_time,
@@ -192,41 +191,11 @@ impl Context<'_> {
         Ok(runs)
     }
 
-    /// Writes a fire as the overlap policy lets it.
-    fn write_fire(&mut self, new: &NewRun<'_>, policy: &Policy) -> Result<(RunId, RunState), Stop> {
-        let live = match self.judge_new(new.job_id, policy.overlap)? {
-            Admission::Start => return self.write_admitted(new, None),
-            Admission::Wait(behind) => return self.write_admitted(new, Some(behind)),
-            Admission::Refuse(live) => live,
-        };
-        let reason = format!("overlap: {live} is live, and the policy is forbid");
-        let run = self.write_run(new, RunState::Skipped, Some(reason))?;
-        let title = self.title(&run.row)?;
-        let text = format!(
-            "{title} was skipped: {live} was still live, and the overlap policy is forbid. \
-             See `matins describe {live}`; to run what was skipped: `matins rerun {}`",
-            run.row.run_id
-        );
-        self.alert(
-            AlertKind::OverlapSkipped,
-            Some(new.job_id),
-            Some(run.row.run_id),
-            &text,
-        )?;
-        Ok((run.row.run_id, RunState::Skipped))
-    }
-
-    /// Writes a run that starts, or waits behind another.
-    pub(crate) fn write_admitted(
-        &mut self,
-        new: &NewRun<'_>,
-        behind: Option<RunId>,
-    ) -> Result<(RunId, RunState), Stop> {
-        let mut run = self.write_run(new, RunState::Waiting, behind.map(waits_for))?;
-        if behind.is_none() {
-            self.make_ready(&mut run)?;
-            self.update_run(&run)?;
-        }
+    /// Writes a run that starts, waits or is skipped, as its job's policies have it.
+    pub(crate) fn write_admitted(&mut self, new: &NewRun<'_>) -> Result<(RunId, RunState), Stop> {
+        let mut run = self.write_run(new, RunState::Waiting, None)?;
+        self.admit(&mut run)?;
+        self.update_run(&run)?;
         Ok((run.row.run_id, run.row.state))
     }
 
@@ -247,6 +216,7 @@ impl Context<'_> {
                 nominal: new.nominal.to_vec(),
                 state,
                 reason,
+                waits: None,
                 execution: 1,
                 execution_id: self.meta.mint_execution(),
                 trigger: new.trigger,

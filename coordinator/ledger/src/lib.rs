@@ -14,11 +14,13 @@
 //! [`Store::propose`] is the whole interface for writing. A replicated log takes its place
 //! without touching anything else.
 
+mod admission;
 mod again;
 mod answers;
 mod apply;
 mod codes;
 pub mod command;
+mod conditions;
 mod decisions;
 mod ended;
 mod expectation;
@@ -27,6 +29,7 @@ mod meta;
 mod outcome;
 mod overlap;
 mod pages;
+mod predecessors;
 mod preview;
 mod reader;
 mod rows;
@@ -46,8 +49,8 @@ pub use pages::{AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
-    AgentRow, Bar, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow, RunState, ShardRow,
-    ShardState, VersionRow,
+    AgentRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow, RunState,
+    ShardRow, ShardState, VersionRow, Wait,
 };
 pub use store::{Store, StoreError};
 pub use working_set::{Tally, WorkingSet};

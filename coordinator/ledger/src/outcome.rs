@@ -74,7 +74,10 @@ pub enum Done {
     Fired {
         runs: Vec<(RunId, RunState)>,
     },
-    Admitted,
+    /// What became of a run that waited; it may wait on.
+    Admitted {
+        state: RunState,
+    },
     Skipped,
     GivenToPerson,
     Granted {
@@ -128,10 +131,8 @@ pub enum Done {
         execution: u32,
         state: RunState,
     },
-    /// Leases that are now `cancelling`; the agents that hold them are to be told.
-    Cancelled {
-        leases: Vec<(AgentId, Token)>,
-    },
+    /// Leases of it are now `cancelling`: the agents that hold them are to be told.
+    Cancelled,
     Confirmed {
         state: RunState,
     },
@@ -172,6 +173,10 @@ pub enum Refusal {
     Constraint { what: String },
     #[error("there is no job {job}")]
     NoSuchJob { job: String },
+    #[error("it comes after `{job}`, and there is no such job")]
+    NoSuchPredecessor { job: String },
+    #[error("it would wait for itself: {}", circle.join(" comes after "))]
+    Circle { circle: Vec<String> },
     #[error("there is no {run}")]
     NoSuchRun { run: RunId },
     #[error("{run} has no shard {shard}")]

@@ -9,6 +9,7 @@ use crate::apply::Stop;
 use crate::codes::FIRST_FINAL_RUN_STATE;
 use crate::command::PutCase;
 use crate::outcome::{PutKind, Refusal};
+use crate::predecessors::find_predecessors;
 use crate::rows::JobRow;
 use crate::tables::job::find_job_named;
 
@@ -38,22 +39,32 @@ impl PutPreview {
         conn: &Connection,
         manifest: &Manifest,
     ) -> rusqlite::Result<Result<PutPreview, Refusal>> {
+        match Self::judge(conn, manifest) {
+            Ok(preview) => Ok(Ok(preview)),
+            Err(Stop::Refused(refusal)) => Ok(Err(refusal)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    fn judge(conn: &Connection, manifest: &Manifest) -> Result<PutPreview, Stop> {
         let find = |name: &JobName| Ok(find_job_named(conn, name)?);
-        let (kind, job) = match PutCase::judge(manifest, true, find) {
-            Ok(PutCase::Create) => (PutKind::Created, None),
-            Ok(PutCase::Change(job)) => (PutKind::Changed, Some(job)),
-            Ok(PutCase::Rename(job)) => (PutKind::Renamed, Some(job)),
-            Ok(PutCase::Revive(job)) => (PutKind::Revived, Some(job)),
-            Err(Stop::Refused(refusal)) => return Ok(Err(refusal)),
-            Err(Stop::Failed(error)) => return Err(error),
+        let (kind, job) = match PutCase::judge(manifest, true, find)? {
+            PutCase::Create => (PutKind::Created, None),
+            PutCase::Change(job) => (PutKind::Changed, Some(job)),
+            PutCase::Rename(job) => (PutKind::Renamed, Some(job)),
+            PutCase::Revive(job) => (PutKind::Revived, Some(job)),
         };
+        let job_id = job.as_ref().map(|job| job.job_id);
         let standing = job.map(|job| Standing::of(conn, job)).transpose()?;
         let is_in_force = |standing: &Standing| standing.manifest == manifest.to_json();
         let kind = match kind {
             PutKind::Changed if standing.as_ref().is_some_and(is_in_force) => PutKind::Unchanged,
             kind => kind,
         };
-        Ok(Ok(PutPreview { kind, standing }))
+        if kind != PutKind::Unchanged {
+            find_predecessors(conn, manifest, job_id)?;
+        }
+        Ok(PutPreview { kind, standing })
     }
 }
 

@@ -72,7 +72,7 @@ impl Namespace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Admitted, but another run of the job must end first.
+    /// Admitted, but something must happen first: its [`Wait`] says what.
     Waiting,
     /// Its shards may be granted; none has been since it became so.
     Ready,
@@ -132,6 +132,55 @@ impl RunState {
     }
 }
 
+/// What a waiting run waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub on: Blocker,
+    /// Since when it has waited for something of this kind.
+    pub since: WallMs,
+}
+
+/// What keeps a run from starting. Each names what must change before it can be otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Blocker {
+    /// Another run of the job that is live, or that stands before it in the line.
+    Overlap { run: RunId },
+    /// A run of the job that is being cancelled to make room for this one: until nothing of it is
+    /// leased any more.
+    Replaced { run: RunId },
+    /// The job's own fire before this one.
+    Previous { run: RunId },
+    /// Another job's run; `None` where there is none for this fire yet.
+    After { job: JobId, run: Option<RunId> },
+    /// Older catch-up runs of the job, of which only so many may be open at once; the newest of
+    /// them.
+    Turn { run: RunId },
+}
+
+impl Blocker {
+    /// Whether it is a condition that the job's owner has set, which may never come true. The others
+    /// pass by themselves, or are in a person's hands already.
+    pub const fn is_condition(self) -> bool {
+        matches!(self, Blocker::Previous { .. } | Blocker::After { .. })
+    }
+
+    /// Whether who waits for it stands in the line for the one place of its job.
+    pub const fn is_line(self) -> bool {
+        matches!(self, Blocker::Overlap { .. } | Blocker::Replaced { .. })
+    }
+
+    /// The run it names.
+    pub const fn run(self) -> Option<RunId> {
+        match self {
+            Blocker::Overlap { run }
+            | Blocker::Replaced { run }
+            | Blocker::Previous { run }
+            | Blocker::Turn { run } => Some(run),
+            Blocker::After { run, .. } => run,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRow {
     pub run_id: RunId,
@@ -142,13 +191,16 @@ pub struct RunRow {
     /// Nominal local times the fire stands for; empty for a manual run of no instant.
     pub nominal: Vec<String>,
     pub state: RunState,
-    /// Why it is in this state, where the state alone does not say.
+    /// Why it is in this state, where neither the state nor `waits` says.
     pub reason: Option<String>,
+    /// There while it is `waiting`, and only then.
+    pub waits: Option<Wait>,
     /// 1 for the first execution; a rerun adds one.
     pub execution: u32,
     pub execution_id: ExecutionId,
     pub trigger: Trigger,
-    /// Position at which this execution left `waiting`; `None` while it waits.
+    /// Position at which this execution left `waiting`; `None` while it waits, and always under
+    /// `overlap: allow`, where no run overtakes another.
     pub fence: Option<i64>,
     /// When this execution was admitted.
     pub admitted_at: WallMs,

@@ -11,7 +11,8 @@ use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{Rule, Rules};
 use rusqlite::Connection;
 
-use crate::codes::{Coded, FIRST_FINAL_RUN_STATE, ShardKind};
+use crate::admission::waiting_words;
+use crate::codes::{BlockerKind, Coded, FIRST_FINAL_RUN_STATE, ShardKind};
 use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Cordon, Namespace, RunState};
 
@@ -68,6 +69,10 @@ CREATE TABLE versions (
     manifest TEXT NOT NULL,
     shards INTEGER NOT NULL,
     overlap INTEGER NOT NULL,
+    serial INTEGER NOT NULL,
+    previous INTEGER,
+    after TEXT NOT NULL,
+    catch_up_concurrency INTEGER NOT NULL,
     safe INTEGER NOT NULL,
     retry_at_most INTEGER NOT NULL,
     backoff_ms TEXT NOT NULL,
@@ -102,7 +107,11 @@ CREATE TABLE runs (
     ended_at INTEGER,
     params TEXT,
     asked_at INTEGER,
-    redo INTEGER
+    redo INTEGER,
+    waits_on INTEGER,
+    waits_job INTEGER,
+    waits_run INTEGER,
+    waits_since INTEGER
 ) STRICT;
 
 CREATE TABLE executions (
@@ -340,12 +349,14 @@ fn run_views() -> Vec<View> {
         format!("{} AS fire_time", rfc3339("r.fire_time")),
         "r.nominal AS nominal".to_owned(),
         format!("{} AS state", word::<RunState>("r.state")),
-        "r.reason AS reason".to_owned(),
+        format!("coalesce(r.reason, {}) AS reason", waiting_words("r")),
         "r.execution AS execution".to_owned(),
         format!("{} AS trigger", word::<Trigger>("r.trigger")),
         "r.params AS params".to_owned(),
         "r.fence AS fence".to_owned(),
         format!("{} AS admitted_at", rfc3339("r.admitted_at")),
+        format!("{} AS waits_for", word::<BlockerKind>("r.waits_on")),
+        format!("{} AS waits_since", rfc3339("r.waits_since")),
         format!("{} AS ended_at", rfc3339("r.ended_at")),
         "r.shards AS shards".to_owned(),
         "r.pending AS pending".to_owned(),

@@ -235,7 +235,11 @@ impl Context<'_> {
             self.settle_alert(AlertKind::CommandRefused, on)?;
         }
         if run.row.state == RunState::Succeeded {
-            for kind in [AlertKind::OverlapSkipped, AlertKind::StartDeadlinePassed] {
+            for kind in [
+                AlertKind::OverlapSkipped,
+                AlertKind::StartDeadlinePassed,
+                AlertKind::PredecessorFailed,
+            ] {
                 self.settle_alert_of_earlier(kind, &run.row)?;
             }
         }

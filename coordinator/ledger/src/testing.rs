@@ -1,5 +1,7 @@
 //! A ledger in memory for the tests beside the commands.
 
+use std::collections::BTreeMap;
+
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
 use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId, Token, WallMs};
@@ -75,16 +77,11 @@ impl Bed {
 
     /// A job whose watermark stands at minute 0.
     pub(crate) fn job(&mut self, yaml: &str) -> JobId {
-        let put = PutJob {
-            shards: None,
+        self.job_named("team/job", yaml)
+    }
 
-            manifest: manifest("team/job", yaml),
-            cut_over: WallMs(0),
-            settle: None,
-            expected: None,
-            by: "ada".to_owned(),
-        };
-        match self.ok(put) {
+    pub(crate) fn job_named(&mut self, name: &str, yaml: &str) -> JobId {
+        match self.ok(put(name, yaml)) {
             Done::JobPut {
                 job_id,
                 kind: PutKind::Created,
@@ -153,12 +150,30 @@ impl Bed {
         self.store.query_text(query)
     }
 
+    /// Why a run is in its state, as people read it.
+    pub(crate) fn reason(&self, run_id: RunId) -> String {
+        let query = format!("SELECT reason FROM run_view WHERE run = '{run_id}'");
+        self.view(&query).concat()
+    }
+
     /// A run's state, final ones included.
     pub(crate) fn state(&self, run_id: RunId) -> String {
         self.view(&format!(
             "SELECT state FROM run_view WHERE run = '{run_id}'"
         ))
         .concat()
+    }
+}
+
+/// A job that begins at minute 0.
+pub(crate) fn put(name: &str, yaml: &str) -> PutJob {
+    PutJob {
+        shards: None,
+        manifest: manifest(name, yaml),
+        cut_over: WallMs(0),
+        settle: None,
+        expected: None,
+        by: "ada".to_owned(),
     }
 }
 
@@ -223,6 +238,20 @@ pub(crate) fn run_at(minute: i64) -> Decision {
         nominal: vec![format!("1970-01-01T00:{minute:02}:00")],
         trigger: Trigger::Scheduled,
         start_deadline: Some(DurationMs(MINUTE)),
+    }
+}
+
+/// A run by hand, of no instant.
+pub(crate) fn manual(job_id: JobId) -> ManualRun {
+    ManualRun {
+        job_id,
+        version: 1,
+        instant: None,
+        nominal: Vec::new(),
+        start_deadline: Some(DurationMs(MINUTE)),
+        params: BTreeMap::new(),
+        by: "ada".to_owned(),
+        reason: "now".to_owned(),
     }
 }
 

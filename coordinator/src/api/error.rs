@@ -229,11 +229,6 @@ impl ApiError {
             RequestError::Unreadable(_) => {
                 ApiError::refused(what, why, "apply the job's manifest anew")
             }
-            RequestError::NotYet { .. } => ApiError::refused(
-                what,
-                why,
-                "leave the field out and apply the manifest again",
-            ),
             RequestError::Over { .. } => ApiError::refused(
                 what,
                 why,

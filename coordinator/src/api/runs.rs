@@ -232,7 +232,7 @@ pub(super) async fn cancel(
         reason: body.reason,
     };
     match api.carry_out(&what, request).await? {
-        Done::Cancelled { .. } => {
+        Done::Cancelled => {
             let detail = detail(&api, &what, run_id).await.map_err(|error| {
                 error.after_all(
                     "it is being cancelled",

@@ -41,6 +41,7 @@ pub fn on_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     world.absorb(outcome);
     p2_no_twice::after_commit(world, proposal, outcome);
     placement::after_commit(world, proposal, outcome);
+    p7_bounded::after_commit(world, outcome);
 }
 
 /// A process has started.

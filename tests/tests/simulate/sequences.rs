@@ -2,6 +2,7 @@
 //! a scenario that cannot fail proves nothing, and a rule that nothing needs is none.
 
 mod acks;
+mod admission;
 mod bounds;
 mod clocks;
 mod fleet;
@@ -94,7 +95,7 @@ fn every_rule_is_proven() {
         );
         proven.insert(sequence.rule as u8);
     }
-    let unproven: Vec<u8> = (0..=Rule::TimeoutBoundsLease as u8)
+    let unproven: Vec<u8> = (0..=Rule::WaitingIsBounded as u8)
         .filter(|rule| !proven.contains(rule))
         .collect();
     assert!(
@@ -118,6 +119,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         fuses::SEQUENCES,
         bounds::SEQUENCES,
         fleet::SEQUENCES,
+        admission::SEQUENCES,
     ]
     .into_iter()
     .flatten()

@@ -2,11 +2,10 @@ use protocol::RunId;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
-use crate::codes::Coded;
-use crate::outcome::{Done, Refusal};
+use crate::outcome::Done;
 use crate::rows::RunState;
 
-/// Lets a waiting run start, if its job's overlap policy still allows it when applied.
+/// Judges a waiting run anew: it starts, waits on, or is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admit {
     pub run_id: RunId,
@@ -18,26 +17,23 @@ impl Admit {
         if run.row.state != RunState::Waiting {
             return Err(run.wrong_state("waiting"));
         }
-        if let Some(live) = context.before_in_line(run.row.job_id, self.run_id)? {
-            let policy = context.policy(run.row.job_id, run.row.version)?;
-            return Err(Refusal::Overlap {
-                live,
-                policy: policy.overlap.word().to_owned(),
-            }
-            .into());
+        let before = run.row.clone();
+        context.admit(&mut run)?;
+        if run.row != before {
+            context.update_run(&run)?;
         }
-        context.make_ready(&mut run)?;
-        context.update_run(&run)?;
-        Ok(Done::Admitted)
+        Ok(Done::Admitted {
+            state: run.row.state,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use protocol::Rule;
-    use protocol::RunId;
 
     use super::*;
+    use crate::outcome::Refusal;
     use crate::rows::ShardState;
     use crate::testing::{Bed, attach};
 
@@ -50,16 +46,16 @@ mod tests {
             bed.fire(job, minute);
         }
         let admit = |run| Admit { run_id: RunId(run) };
-        let overlap = |live| Refusal::Overlap {
-            live: RunId(live),
-            policy: "queue".to_owned(),
-        };
-        assert_eq!(bed.refused(admit(2)), overlap(1));
+        let judged = |state| Done::Admitted { state };
+        assert_eq!(bed.ok(admit(2)), judged(RunState::Waiting));
         bed.carry_out(RunId(1), agent);
-        assert_eq!(bed.refused(admit(3)), overlap(2));
-        assert_eq!(bed.ok(admit(2)), Done::Admitted);
+        assert_eq!(bed.ok(admit(3)), judged(RunState::Waiting));
+        assert_eq!(bed.ok(admit(2)), judged(RunState::Ready));
         let run = bed.run(RunId(2));
-        assert_eq!((run.state, &run.reason), (RunState::Ready, &None));
+        assert_eq!(
+            (run.state, &run.reason, run.waits),
+            (RunState::Ready, &None, None)
+        );
         assert!(run.fence.is_some());
         assert!(matches!(
             bed.shard(RunId(2), 0).state,
@@ -70,7 +66,7 @@ mod tests {
             Refusal::WrongRunState { .. }
         ));
         assert!(matches!(bed.refused(admit(9)), Refusal::NoSuchRun { .. }));
-        assert_eq!(bed.refused(admit(3)), overlap(2));
+        assert_eq!(bed.ok(admit(3)), judged(RunState::Waiting));
     }
 
     #[test]

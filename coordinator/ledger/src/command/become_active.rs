@@ -101,7 +101,6 @@ mod tests {
             };
             let skip = SkipWaiting {
                 run_id: protocol::RunId(1),
-                reason: String::new(),
             };
             let first = epoch_of(bed.ok(begin("a")));
             let second = epoch_of(bed.ok(begin("a")));

@@ -25,44 +25,37 @@ impl CancelRun {
         }
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         let why = format!("cancelled by {by}: {reason}");
-        let leases = context.cancel_open(&mut run, &why)?;
+        context.cancel_open(&mut run, &why)?;
         context.audit(Audit {
             by,
             action: "cancel",
             on: On::Run(run.row.job_id, self.run_id),
             reason: Some(reason),
         })?;
-        let leases = leases
-            .into_iter()
-            .map(|lease| (lease.agent_id, lease.token))
-            .collect();
-        Ok(Done::Cancelled { leases })
+        Ok(Done::Cancelled)
     }
 }
 
 impl Context<'_> {
-    /// Cancels what is open of a run; answers the leases that must still end.
-    pub(super) fn cancel_open(&mut self, run: &mut Run, why: &str) -> Result<Vec<Lease>, Stop> {
-        let mut leases = Vec::new();
+    /// Cancels what is open of a run. Its leases end by receipt or expiry.
+    pub(crate) fn cancel_open(&mut self, run: &mut Run, why: &str) -> Result<(), Stop> {
         for mut shard in self.shards(run.row.run_id)? {
             match shard.row.state {
                 ShardState::Pending { .. } | ShardState::NeedsConfirmation => {
                     let reason = Some(why.to_owned());
                     self.move_shard(run, &mut shard, ShardState::Cancelled, reason)?;
                 }
-                ShardState::Leased(lease) => {
-                    leases.extend(self.cancel_lease(run, &mut shard, lease, why)?);
-                }
+                ShardState::Leased(lease) => self.cancel_lease(run, &mut shard, lease, why)?,
                 ShardState::Succeeded | ShardState::Cancelled => {}
             }
         }
         run.row.reason = Some(why.to_owned());
         if run.row.state == RunState::Waiting {
             run.row.state = RunState::Cancelled;
+            run.row.waits = None;
         }
         self.roll_up(run)?;
-        self.settle_plea_of_live(run)?;
-        Ok(leases)
+        self.settle_plea_of_live(run)
     }
 
     fn cancel_lease(
@@ -71,19 +64,18 @@ impl Context<'_> {
         shard: &mut Shard,
         lease: Lease,
         why: &str,
-    ) -> Result<Option<Lease>, Stop> {
+    ) -> Result<(), Stop> {
         shard.again = false;
+        let why = Some(why.to_owned());
         if !self.rules.on(Rule::LeaseEndsByReceiptOrExpiry) {
-            self.end_attempt_unheard(lease.token, AttemptOutcome::Cancelled, why)?;
-            self.move_shard(run, shard, ShardState::Cancelled, Some(why.to_owned()))?;
-            return Ok(None);
+            self.end_attempt_unheard(lease.token, AttemptOutcome::Cancelled, "cancelled")?;
+            return self.move_shard(run, shard, ShardState::Cancelled, why);
         }
         let lease = Lease {
             cancelling: true,
             ..lease
         };
-        self.move_shard(run, shard, ShardState::Leased(lease), Some(why.to_owned()))?;
-        Ok(Some(lease))
+        self.move_shard(run, shard, ShardState::Leased(lease), why)
     }
 }
 
@@ -91,7 +83,7 @@ impl Context<'_> {
 mod tests {
     use super::*;
     use crate::command::Unplaceable;
-    use crate::outcome::Refusal;
+    use crate::outcome::{Change, Refusal};
     use crate::testing::{Bed, attach, end, finish};
 
     fn cancel(run_id: RunId) -> CancelRun {
@@ -116,10 +108,7 @@ mod tests {
             shard: 2,
             report: String::new(),
         });
-        let expected = Done::Cancelled {
-            leases: vec![(agent.0, token)],
-        };
-        assert_eq!(bed.ok(cancel(run_id)), expected);
+        assert_eq!(bed.ok(cancel(run_id)), Done::Cancelled);
         let states: Vec<_> = bed
             .set
             .shards_of(run_id)
@@ -128,7 +117,8 @@ mod tests {
         assert_eq!(states, ["succeeded", "leased", "cancelled", "cancelled"]);
         assert_eq!(bed.run(run_id).state, RunState::Running);
         // Asked twice, the agents are told twice.
-        assert_eq!(bed.ok(cancel(run_id)), expected);
+        let told = Change::Shard(bed.shard(run_id, 1).clone());
+        assert!(bed.outcome(cancel(run_id)).changes.contains(&told));
         bed.ok(finish(agent.0, token, end(AttemptOutcome::Cancelled)));
         assert_eq!(
             bed.view("SELECT state, reason FROM run_view"),
@@ -170,10 +160,7 @@ mod tests {
         bed.fire(job, 1);
         bed.fire(job, 2);
         for run_id in [RunId(2), RunId(1)] {
-            assert_eq!(
-                bed.ok(cancel(run_id)),
-                Done::Cancelled { leases: Vec::new() }
-            );
+            assert_eq!(bed.ok(cancel(run_id)), Done::Cancelled);
             assert_eq!(bed.state(run_id), "cancelled");
         }
         assert!(bed.set.runs.is_empty());
@@ -186,10 +173,7 @@ mod tests {
         let (_, session) = bed.attach(attach("h1"));
         let (run_id, _) = bed.fire(job, 1);
         bed.grant(run_id, 0, session);
-        assert_eq!(
-            bed.ok(cancel(run_id)),
-            Done::Cancelled { leases: Vec::new() }
-        );
+        assert_eq!(bed.ok(cancel(run_id)), Done::Cancelled);
         assert_eq!(bed.state(run_id), "cancelled");
     }
 }

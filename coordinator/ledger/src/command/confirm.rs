@@ -108,10 +108,7 @@ impl Confirm {
         if run.row.state == RunState::NeedsConfirmation {
             // Counted from an admission long past, it would pass at once.
             run.row.start_deadline = None;
-            match context.other_live(run.row.job_id, self.run_id)? {
-                Some(behind) => context.make_waiting(run, behind),
-                None => context.make_ready(run)?,
-            }
+            context.admit(run)?;
         }
         context.settle_alerts_of(run)?;
         context.update_run(run)

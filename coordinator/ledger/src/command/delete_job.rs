@@ -25,7 +25,7 @@ impl DeleteJob {
         let runs = context
             .open_runs(self.job_id)?
             .into_iter()
-            .map(|(run_id, _)| context.run(run_id))
+            .map(|open| context.run(open.run_id))
             .collect::<Result<Vec<Run>, Stop>>()?;
         let leases = runs.iter().map(|run| run.tally.leased).sum();
         if leases > 0 {

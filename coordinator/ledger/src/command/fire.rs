@@ -249,8 +249,8 @@ mod tests {
                 );
             } else {
                 assert_eq!(
-                    bed.run(RunId(3)).reason.as_deref(),
-                    Some("overlap: in line behind run-1")
+                    bed.reason(RunId(3)),
+                    "overlap: in line behind run-2, which is waiting"
                 );
             }
         }

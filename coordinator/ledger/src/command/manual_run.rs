@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use jobs::Overlap;
 use protocol::attempt::Trigger;
 use protocol::{DurationMs, JobId, Rule, WallMs};
 use rusqlite::OptionalExtension;
@@ -9,8 +10,7 @@ use crate::apply::{Context, Stop, clip, malformed};
 use crate::codes::Coded;
 use crate::decisions::NewRun;
 use crate::outcome::{Done, Refusal};
-use crate::overlap::Admission;
-use crate::rows::{JobRow, Namespace};
+use crate::rows::{JobRow, Namespace, RunState};
 use crate::tables::record::{Audit, On};
 
 /// A run at a person's wish: of a settled instant that has no run, or of no instant at all.
@@ -41,17 +41,6 @@ impl ManualRun {
         self.check(&job)?;
         let policy = context.policy(job.job_id, job.version)?;
         let (namespace, fire_time) = self.place(context, &job)?;
-        let behind = match context.judge_new(job.job_id, policy.overlap)? {
-            Admission::Start => None,
-            Admission::Wait(behind) => Some(behind),
-            Admission::Refuse(live) => {
-                return Err(Refusal::Overlap {
-                    live,
-                    policy: policy.overlap.word().to_owned(),
-                }
-                .into());
-            }
-        };
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         let new = NewRun {
             job_id: job.job_id,
@@ -65,7 +54,15 @@ impl ManualRun {
             params: &self.params,
             asked: Some((by, reason)),
         };
-        let (run_id, state) = context.write_admitted(&new, behind)?;
+        let (run_id, state) = context.write_admitted(&new)?;
+        if policy.overlap == Overlap::Forbid && state == RunState::Waiting {
+            let waits = context.run(run_id)?.row.waits;
+            return Err(Refusal::Overlap {
+                live: waits.and_then(|wait| wait.on.run()).unwrap_or(run_id),
+                policy: policy.overlap.word().to_owned(),
+            }
+            .into());
+        }
         context.audit(Audit {
             by,
             action: "run",
@@ -142,7 +139,6 @@ mod tests {
     use protocol::RunId;
 
     use super::*;
-    use crate::rows::RunState;
     use crate::testing::{Bed, MINUTE, attach};
 
     fn manual(job_id: JobId, minute: Option<i64>) -> ManualRun {

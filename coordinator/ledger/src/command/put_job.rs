@@ -8,6 +8,7 @@ use super::{AlertKind, Decision};
 use crate::apply::{Context, Stop, clip, malformed};
 use crate::decisions::{SHARDS_MAX, Stretch, compare};
 use crate::outcome::{Done, PutKind, Refusal};
+use crate::predecessors::find_predecessors;
 use crate::rows::{JobRow, VersionRow};
 use crate::tables::record::{Audit, On};
 
@@ -181,7 +182,8 @@ impl PutJob {
             manifest: Arc::from(self.manifest.to_json()),
         };
         let shards = self.shards()?;
-        context.insert_version(&version, &self.manifest, shards, clip(&self.by))
+        let after = find_predecessors(context.conn, &self.manifest, Some(job.job_id))?;
+        context.insert_version(&version, &self.manifest, (shards, after), clip(&self.by))
     }
 }
 

@@ -48,6 +48,8 @@ pub enum AlertKind {
     CommandRefused,
     /// A certificate in use ends soon.
     CertificateEnds,
+    /// A fire was skipped because a job that its job comes `after` did not succeed.
+    PredecessorFailed,
 }
 
 impl AlertKind {
@@ -69,6 +71,7 @@ impl AlertKind {
             AlertKind::AgentRevoked => "agent_revoked",
             AlertKind::CommandRefused => "command_refused",
             AlertKind::CertificateEnds => "certificate_ends",
+            AlertKind::PredecessorFailed => "predecessor_failed",
         }
     }
 }

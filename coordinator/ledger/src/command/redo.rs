@@ -44,7 +44,7 @@ impl Redo {
         // Whatever a job's own database has noted of its attempts until now counts no more.
         run.row.redo = Some(context.meta.mint_position());
         reopen(context, &mut run)?;
-        context.start_execution(&mut run, false)?;
+        context.admit(&mut run)?;
         context.update_run(&run)?;
         context.audit(Audit {
             by,

@@ -1,9 +1,11 @@
+use jobs::Overlap;
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{Rule, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::again::Asked;
 use crate::apply::{Context, Stop, clip};
+use crate::codes::Coded;
 use crate::outcome::{Done, Refusal};
 use crate::rows::{Lease, RunState, ShardState};
 use crate::settle::pending_at;
@@ -44,8 +46,8 @@ impl Rerun {
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         let trigger = Trigger::Rerun;
         context.begin_execution(&mut run, trigger, Asked { by, reason })?;
-        let leased = self.reopen(context, &mut run, shards)?;
-        context.start_execution(&mut run, leased)?;
+        self.reopen(context, &mut run, shards)?;
+        context.admit(&mut run)?;
         context.update_run(&run)?;
         context.audit(Audit {
             by,
@@ -72,6 +74,13 @@ impl Rerun {
         };
         if !may {
             return Err(run.wrong_state("final, in needs_confirmation, or being cancelled"));
+        }
+        if cancelling && let Some(newer) = context.replacing(run)? {
+            return Err(Refusal::Overlap {
+                live: newer,
+                policy: Overlap::Replace.word().to_owned(),
+            }
+            .into());
         }
         if let RerunScope::Shard(shard) = self.scope {
             if shard >= run.row.shards {
@@ -100,14 +109,14 @@ impl Rerun {
         Ok(())
     }
 
-    /// Makes the chosen shards pending, or pending once their lease has ended. Answers whether
-    /// any is still leased. All shards come back into the working set with their run.
+    /// Makes the chosen shards pending, or pending once their lease has ended. All shards come back
+    /// into the working set with their run.
     fn reopen(
         &self,
         context: &mut Context<'_>,
         run: &mut Run,
         shards: Vec<Shard>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<(), Stop> {
         let chosen = |shard: u32, state: ShardState| match self.scope {
             RerunScope::Run => state != ShardState::Succeeded,
             RerunScope::Shard(only) => only == shard,
@@ -123,35 +132,32 @@ impl Rerun {
                 };
                 context.insert_shard(run, &Shard::new(self.run_id, shard, state))?;
             }
-            return Ok(false);
+            return Ok(());
         }
-        let mut leased = false;
         for mut shard in shards {
             context.changes.shard(&shard.row);
             if !chosen(shard.row.shard, shard.row.state) {
-                leased |= shard.lease().is_some();
                 continue;
             }
             shard.restore_retries();
             shard.row.attempts = 0;
-            leased |= reopen_shard(context, run, &mut shard)?;
+            reopen_shard(context, run, &mut shard)?;
         }
-        Ok(leased)
+        Ok(())
     }
 }
 
-fn reopen_shard(context: &mut Context<'_>, run: &mut Run, shard: &mut Shard) -> Result<bool, Stop> {
+fn reopen_shard(context: &mut Context<'_>, run: &mut Run, shard: &mut Shard) -> Result<(), Stop> {
     if let Some(Lease { token, .. }) = shard.lease() {
         if context.rules.on(Rule::LeaseEndsByReceiptOrExpiry) {
             shard.again = true;
             let (state, reason) = (shard.row.state, shard.row.reason.clone());
             context.move_shard(run, shard, state, reason)?;
-            return Ok(true);
+            return Ok(());
         }
         context.end_attempt_unheard(token, AttemptOutcome::Cancelled, "rerun")?;
     }
-    context.move_shard(run, shard, pending_at(context.at), None)?;
-    Ok(false)
+    context.move_shard(run, shard, pending_at(context.at), None)
 }
 
 #[cfg(test)]
@@ -359,7 +365,10 @@ mod tests {
         bed.ok(whole(skipped));
         let run = bed.run(skipped);
         assert_eq!((run.state, run.fence), (RunState::Waiting, None));
-        assert_eq!(run.reason.as_deref(), Some("overlap: in line behind run-1"));
+        assert_eq!(
+            bed.reason(skipped),
+            "overlap: in line behind run-1, which is ready"
+        );
         bed.carry_out(first, agent);
         bed.ok(Admit { run_id: skipped });
         bed.carry_out(skipped, agent);
@@ -373,10 +382,7 @@ mod tests {
         bed.fire(job, 1);
         let (run_id, _) = bed.fire(job, 2);
         bed.ok(whole(run_id));
-        bed.ok(SkipWaiting {
-            run_id,
-            reason: String::new(),
-        });
+        bed.ok(SkipWaiting { run_id });
         assert_eq!(bed.state(run_id), "skipped");
         bed.ok(whole(run_id));
         assert_eq!(states(&bed, run_id), ["pending"]);

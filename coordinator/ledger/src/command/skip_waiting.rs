@@ -1,16 +1,15 @@
 use protocol::RunId;
 use serde::{Deserialize, Serialize};
 
-use crate::apply::{Context, Stop, clip};
+use crate::apply::{Context, Stop};
 use crate::command::AlertKind;
 use crate::outcome::Done;
-use crate::rows::{RunState, ShardState};
+use crate::rows::RunState;
 
 /// Gives up a waiting run whose start deadline has passed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkipWaiting {
     pub run_id: RunId,
-    pub reason: String,
 }
 
 impl SkipWaiting {
@@ -19,17 +18,10 @@ impl SkipWaiting {
         if run.row.state != RunState::Waiting {
             return Err(run.wrong_state("waiting"));
         }
-        let reason = clip(&self.reason);
-        // A rerun that waited has shards already.
-        for mut shard in context.shards(self.run_id)? {
-            if matches!(shard.row.state, ShardState::Pending { .. }) {
-                let why = Some("its run was skipped".to_owned());
-                context.move_shard(&mut run, &mut shard, ShardState::Cancelled, why)?;
-            }
-        }
-        run.row.state = RunState::Skipped;
-        run.row.reason = Some(reason.to_owned());
-        context.roll_up(&mut run)?;
+        let waited_for = context.waits_for(self.run_id)?;
+        let reason = format!("its start deadline passed; {waited_for}");
+        context.make_skipped(&mut run, reason.clone())?;
+        context.update_run(&run)?;
         let title = context.title(&run.row)?;
         let text = format!(
             "{title} was skipped: {reason}. To run it now: `matins rerun {}`",
@@ -60,10 +52,7 @@ mod tests {
         bed.attach(attach("h1"));
         bed.fire(job, 1);
         bed.fire(job, 2);
-        let skip = |run| SkipWaiting {
-            run_id: RunId(run),
-            reason: "no turn before its start deadline".to_owned(),
-        };
+        let skip = |run| SkipWaiting { run_id: RunId(run) };
         assert!(matches!(
             bed.refused(skip(1)),
             Refusal::WrongRunState { .. }
@@ -71,13 +60,15 @@ mod tests {
         assert_eq!(bed.ok(skip(2)), Done::Skipped);
         assert_eq!(
             bed.view("SELECT state, reason, ended_at FROM run_view WHERE run = 'run-2'"),
-            ["skipped|no turn before its start deadline|1970-01-01T00:00:00.000Z"]
+            [
+                "skipped|its start deadline passed; overlap: in line behind run-1, which is ready|1970-01-01T00:00:00.000Z"
+            ]
         );
         assert_eq!(
             bed.view("SELECT kind, run, text FROM alert_view"),
             [
                 "start_deadline_passed|run-2|team/job@1970-01-01T00:02:00Z (run-2) was skipped: \
-                 no turn before its start deadline. To run it now: `matins rerun run-2`"
+                 its start deadline passed; overlap: in line behind run-1, which is ready. To run it now: `matins rerun run-2`"
             ]
         );
         assert!(matches!(

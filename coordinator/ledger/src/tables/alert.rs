@@ -31,11 +31,12 @@ pub(crate) enum Scope {
 
 impl AlertKind {
     /// Those that are over when their job is no more.
-    pub(crate) const OF_A_JOB: [AlertKind; 6] = [
+    pub(crate) const OF_A_JOB: [AlertKind; 7] = [
         AlertKind::UnreadableJob,
         AlertKind::FireRefused,
         AlertKind::OverlapSkipped,
         AlertKind::StartDeadlinePassed,
+        AlertKind::PredecessorFailed,
         AlertKind::GivenUp,
         AlertKind::FuseBlown,
     ];
@@ -47,6 +48,7 @@ impl AlertKind {
             | AlertKind::FireRefused
             | AlertKind::OverlapSkipped
             | AlertKind::StartDeadlinePassed
+            | AlertKind::PredecessorFailed
             | AlertKind::GivenUp
             | AlertKind::FuseBlown => Scope::Job,
             AlertKind::FlappingLeader

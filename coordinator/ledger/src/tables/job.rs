@@ -1,18 +1,18 @@
 //! Jobs, their versions, and the names that lead to them.
 //!
-//! What `apply` needs of a manifest (shards, overlap, retries, whether a second run is harmless)
-//! stands in columns of the version, written by the command that put it. So applying never reads
+//! What `apply` needs of a manifest (shards, overlap, what it waits for, retries, whether a second run
+//! is harmless) stands in columns of the version, written by the command that put it. So applying never reads
 //! a manifest, and a manifest that cannot be read any more stops nothing here.
 
 use std::sync::Arc;
 
-use jobs::{Manifest, Overlap};
+use jobs::{Manifest, Overlap, Previous, Serial, Which};
 use protocol::{DurationMs, JobId, JobName, WallMs};
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::{Coded, coded, damaged};
+use crate::codes::{Coded, coded, coded_option, damaged};
 use crate::outcome::Refusal;
 use crate::rows::{JobRow, VersionRow};
 use crate::tables::resource::write_units;
@@ -22,12 +22,24 @@ use crate::tables::resource::write_units;
 pub(crate) struct Policy {
     pub(crate) shards: u32,
     pub(crate) overlap: Overlap,
+    pub(crate) serial: Serial,
+    pub(crate) previous: Option<Previous>,
+    pub(crate) after: Vec<Predecessor>,
+    /// How many catch-up runs may be open at once.
+    pub(crate) catch_up_concurrency: u32,
     /// A second run is harmless.
     pub(crate) safe: bool,
     pub(crate) retry_at_most: u32,
     pub(crate) backoff: Vec<DurationMs>,
     /// Of one attempt.
     pub(crate) timeout: DurationMs,
+}
+
+/// A job that another one comes after. By its id, which a new name does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Predecessor {
+    pub(crate) job: JobId,
+    pub(crate) which: Which,
 }
 
 pub(crate) const JOB_COLUMNS: &str =
@@ -81,6 +93,27 @@ pub(crate) fn find_job_named(
     ))?
     .query_row([name.as_str()], read_job)
     .optional()
+}
+
+/// The name of a job, deleted ones included.
+pub(crate) fn name_of(conn: &Connection, job_id: JobId) -> rusqlite::Result<JobName> {
+    conn.prepare_cached("SELECT name FROM jobs WHERE job_id = ?1")?
+        .query_row([job_id.0], |row| read_name(row, 0))
+}
+
+/// The jobs that a job in force comes after; none of one that is deleted.
+pub(crate) fn predecessors_in_force(
+    conn: &Connection,
+    job_id: JobId,
+) -> rusqlite::Result<Vec<Predecessor>> {
+    let after = conn
+        .prepare_cached(
+            "SELECT v.after FROM jobs j JOIN versions v USING (job_id, version)
+             WHERE j.job_id = ?1 AND NOT j.deleted",
+        )?
+        .query_row([job_id.0], |row| read_after(row, 0))
+        .optional()?;
+    Ok(after.unwrap_or_default())
 }
 
 impl Context<'_> {
@@ -179,17 +212,18 @@ impl Context<'_> {
         &mut self,
         row: &VersionRow,
         manifest: &Manifest,
-        shards: u32,
+        (shards, after): (u32, Vec<Predecessor>),
         by: &str,
     ) -> Result<(), Stop> {
-        let policy = Policy::of(manifest, shards);
+        let policy = Policy::of(manifest, shards, after);
         let uses = manifest.needs.uses.iter();
         let uses: Vec<_> = uses.map(|(name, n)| (name.clone(), *n)).collect();
         let backoff: Vec<i64> = policy.backoff.iter().map(|length| length.0).collect();
         self.conn
             .prepare_cached(
                 "INSERT INTO versions
-                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                 VALUES (?1, ?2, ?3, NULL, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                    ?16, ?17)",
             )?
             .execute(params![
                 row.job_id.0,
@@ -198,6 +232,10 @@ impl Context<'_> {
                 &*row.manifest,
                 policy.shards,
                 policy.overlap.code(),
+                policy.serial.code(),
+                policy.previous.map(Coded::code),
+                write_after(&policy.after),
+                policy.catch_up_concurrency,
                 policy.safe,
                 policy.retry_at_most,
                 serde_json::to_string(&backoff).expect("a list of integers is always JSON"),
@@ -234,8 +272,9 @@ impl Context<'_> {
     pub(crate) fn policy(&self, job_id: JobId, version: u32) -> Result<Policy, Stop> {
         self.conn
             .prepare_cached(
-                "SELECT shards, overlap, safe, retry_at_most, backoff_ms, timeout_ms FROM versions
-                 WHERE job_id = ?1 AND version = ?2",
+                "SELECT shards, overlap, safe, retry_at_most, backoff_ms, timeout_ms, serial, previous,
+                    after, catch_up_concurrency
+                 FROM versions WHERE job_id = ?1 AND version = ?2",
             )?
             .query_row(params![job_id.0, version], read_policy)
             .optional()?
@@ -258,14 +297,58 @@ fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
         retry_at_most: row.get(3)?,
         backoff: backoff.into_iter().map(DurationMs).collect(),
         timeout: DurationMs(row.get(5)?),
+        serial: coded(row, 6)?,
+        previous: coded_option(row, 7)?,
+        after: read_after(row, 8)?,
+        catch_up_concurrency: row.get(9)?,
     })
 }
 
+/// A list of [job, code, milliseconds].
+fn read_after(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Predecessor>> {
+    let text = row.get_ref(column)?.as_str()?;
+    if text == "[]" {
+        return Ok(Vec::new());
+    }
+    let entries: Vec<(i64, i64, i64)> = serde_json::from_str(text)
+        .map_err(|error| damaged(column, Type::Text, &error.to_string()))?;
+    entries
+        .into_iter()
+        .map(|(job, code, length)| {
+            let which = match code {
+                0 => Which::SameFire,
+                1 => Which::SameDate,
+                2 => Which::LatestWithin(DurationMs(length)),
+                _ => return Err(damaged(column, Type::Text, "a kind of run that is none")),
+            };
+            let job = JobId(job);
+            Ok(Predecessor { job, which })
+        })
+        .collect()
+}
+
+fn write_after(after: &[Predecessor]) -> String {
+    let entry = |predecessor: &Predecessor| {
+        let (code, length) = match predecessor.which {
+            Which::SameFire => (0, 0),
+            Which::SameDate => (1, 0),
+            Which::LatestWithin(length) => (2, length.0),
+        };
+        (predecessor.job.0, code, length)
+    };
+    let entries: Vec<(i64, i64, i64)> = after.iter().map(entry).collect();
+    serde_json::to_string(&entries).expect("a list of integers is always JSON")
+}
+
 impl Policy {
-    pub(crate) fn of(manifest: &Manifest, shards: u32) -> Policy {
+    fn of(manifest: &Manifest, shards: u32, after: Vec<Predecessor>) -> Policy {
         Policy {
             shards,
             overlap: manifest.overlap,
+            serial: manifest.serial,
+            previous: manifest.previous,
+            after,
+            catch_up_concurrency: manifest.catch_up.concurrency,
             safe: manifest.safe,
             retry_at_most: manifest.retry_at_most,
             backoff: manifest.backoff.clone(),

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use protocol::attempt::Trigger;
 use protocol::{DurationMs, ExecutionId, JobId, RunId, WallMs};
 use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::{Coded, coded, damaged};
+use crate::codes::{BlockerKind, Coded, coded, coded_option, damaged};
 use crate::outcome::Refusal;
-use crate::rows::{RunRow, RunState, ShardState};
+use crate::rows::{Blocker, RunRow, RunState, ShardState, Wait};
 
 /// A run with the tally of its shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,18 @@ impl Run {
     }
 }
 
+/// What the other runs of its job must know of an open run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenRun {
+    pub(crate) run_id: RunId,
+    pub(crate) state: RunState,
+    /// Rises with every execution that is admitted: its place in the line.
+    pub(crate) execution_id: ExecutionId,
+    pub(crate) trigger: Trigger,
+    pub(crate) fire_time: WallMs,
+    pub(crate) waits_on: Option<Blocker>,
+}
+
 /// How many of a run's shards are in each state. All zero before the run first leaves `waiting`:
 /// its shard rows are written then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +58,11 @@ impl Tally {
     /// Shards that something is still to happen to without a person.
     pub(crate) const fn open(&self) -> u32 {
         self.pending.saturating_add(self.leased)
+    }
+
+    /// Whether the run has never left `waiting`.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Tally::default()
     }
 
     pub(crate) fn add(&mut self, state: &ShardState) {
@@ -70,7 +88,8 @@ impl Tally {
 
 pub(crate) const RUN_COLUMNS: &str = "run_id, job_id, version, namespace, fire_time, nominal, \
      state, reason, execution, execution_id, trigger, fence, admitted_at, start_deadline_ms, \
-     shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at, params, asked_at, redo";
+     shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at, params, asked_at, redo, \
+     waits_on, waits_job, waits_run, waits_since";
 
 /// Reads [`RUN_COLUMNS`].
 pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
@@ -84,6 +103,7 @@ pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
             nominal: read_nominal(row, 5)?,
             state: coded(row, 6)?,
             reason: row.get(7)?,
+            waits: read_wait(row, 24)?,
             execution: row.get(8)?,
             execution_id: ExecutionId(row.get(9)?),
             trigger: coded(row, 10)?,
@@ -104,6 +124,43 @@ pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
         },
         ended_at: row.get::<_, Option<i64>>(20)?.map(WallMs),
     })
+}
+
+/// Reads `waits_on, waits_job, waits_run, waits_since` from `first` on.
+fn read_wait(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Wait>> {
+    let Some(kind) = coded_option::<BlockerKind>(row, first)? else {
+        return Ok(None);
+    };
+    let run = row.get::<_, Option<i64>>(first + 2)?.map(RunId);
+    let named = || run.ok_or_else(|| damaged(first + 2, Type::Null, "it waits for no run"));
+    let on = match kind {
+        BlockerKind::Overlap => Blocker::Overlap { run: named()? },
+        BlockerKind::Replaced => Blocker::Replaced { run: named()? },
+        BlockerKind::Previous => Blocker::Previous { run: named()? },
+        BlockerKind::Turn => Blocker::Turn { run: named()? },
+        BlockerKind::After => Blocker::After {
+            job: JobId(row.get(first + 1)?),
+            run,
+        },
+    };
+    let since = WallMs(row.get(first + 3)?);
+    Ok(Some(Wait { on, since }))
+}
+
+/// The columns that a wait fills: kind, job, run, since.
+fn wait_columns(wait: Option<Wait>) -> (Option<i64>, Option<i64>, Option<i64>, Option<i64>) {
+    let Some(Wait { on, since }) = wait else {
+        return (None, None, None, None);
+    };
+    let (kind, job) = match on {
+        Blocker::Overlap { .. } => (BlockerKind::Overlap, None),
+        Blocker::Replaced { .. } => (BlockerKind::Replaced, None),
+        Blocker::Previous { .. } => (BlockerKind::Previous, None),
+        Blocker::After { job, .. } => (BlockerKind::After, Some(job.0)),
+        Blocker::Turn { .. } => (BlockerKind::Turn, None),
+    };
+    let run = on.run().map(|run| run.0);
+    (Some(kind.code()), job, run, Some(since.0))
 }
 
 fn read_nominal(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
@@ -144,13 +201,22 @@ impl Context<'_> {
     }
 
     /// The job's runs that are not final, oldest id first.
-    pub(crate) fn open_runs(&self, job_id: JobId) -> Result<Vec<(RunId, RunState)>, Stop> {
+    pub(crate) fn open_runs(&self, job_id: JobId) -> Result<Vec<OpenRun>, Stop> {
         let mut statement = self.conn.prepare_cached(
-            "SELECT run_id, state FROM runs INDEXED BY runs_open
-             WHERE job_id = ?1 AND state < 4 ORDER BY run_id",
+            "SELECT run_id, state, execution_id, trigger, fire_time, waits_on, waits_job,
+                waits_run, waits_since
+             FROM runs INDEXED BY runs_open WHERE job_id = ?1 AND state < 4 ORDER BY run_id",
         )?;
-        let rows =
-            statement.query_map([job_id.0], |row| Ok((RunId(row.get(0)?), coded(row, 1)?)))?;
+        let rows = statement.query_map([job_id.0], |row| {
+            Ok(OpenRun {
+                run_id: RunId(row.get(0)?),
+                state: coded(row, 1)?,
+                execution_id: ExecutionId(row.get(2)?),
+                trigger: coded(row, 3)?,
+                fire_time: WallMs(row.get(4)?),
+                waits_on: read_wait(row, 5)?.map(|wait| wait.on),
+            })
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -171,11 +237,13 @@ impl Context<'_> {
     /// Writes a new run, or refuses because its instant already has one.
     pub(crate) fn insert_run(&mut self, run: &Run) -> Result<(), Stop> {
         let row = &run.row;
+        let (waits_on, waits_job, waits_run, waits_since) = wait_columns(row.waits);
         let inserted = self
             .conn
             .prepare_cached(
                 "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
-                    ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+                    ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27,
+                    ?28)",
             )?
             .execute(params![
                 row.run_id.0,
@@ -202,6 +270,10 @@ impl Context<'_> {
                 write_params(&row.params),
                 row.asked_at.map(|at| at.0),
                 row.redo,
+                waits_on,
+                waits_job,
+                waits_run,
+                waits_since,
             ]);
         if let Err(error) = inserted {
             return Err(self.why_not_inserted(row, error));
@@ -228,13 +300,15 @@ impl Context<'_> {
     /// Writes what may change of a run.
     pub(crate) fn update_run(&mut self, run: &Run) -> Result<(), Stop> {
         let row = &run.row;
+        let (waits_on, waits_job, waits_run, waits_since) = wait_columns(row.waits);
         self.conn
             .prepare_cached(
                 "UPDATE runs SET state = ?2, reason = ?3, execution = ?4, execution_id = ?5,
                     trigger = ?6, fence = ?7, admitted_at = ?8, start_deadline_ms = ?9,
                     pending = ?10, leased = ?11, succeeded = ?12, needs_confirmation = ?13,
                     cancelled = ?14, ended_at = ?15, asked_at = ?16,
-                    redo = ?17
+                    redo = ?17, waits_on = ?18, waits_job = ?19, waits_run = ?20,
+                    waits_since = ?21
                  WHERE run_id = ?1",
             )?
             .execute(params![
@@ -255,6 +329,10 @@ impl Context<'_> {
                 run.ended_at.map(|at| at.0),
                 row.asked_at.map(|at| at.0),
                 row.redo,
+                waits_on,
+                waits_job,
+                waits_run,
+                waits_since,
             ])?;
         self.changes.run(row);
         Ok(())

@@ -122,7 +122,6 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         }),
         10 => Command::SkipWaiting(SkipWaiting {
             run_id: run(c, set, past),
-            reason: c.text(),
         }),
         11 => {
             let (run_id, shard) = shard(c, set, past);

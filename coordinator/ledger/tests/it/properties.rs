@@ -92,7 +92,10 @@ impl Told {
         };
         let starts = matches!(
             outcome.result,
-            Ok(Done::Admitted | Done::Fired { .. } | Done::RunStarted { .. } | Done::Rerun { .. })
+            Ok(Done::Admitted { .. }
+                | Done::Fired { .. }
+                | Done::RunStarted { .. }
+                | Done::Rerun { .. })
         );
         if starts && rules_on {
             minted.extend(outcome.changes.iter().filter_map(|change| match change {

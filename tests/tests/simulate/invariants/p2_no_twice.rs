@@ -223,7 +223,7 @@ fn check_receipt(
     }
 }
 
-/// Under `forbid` and `queue` one run of a job is live at a time.
+/// But under `allow` one run of a job is live at a time.
 fn check_overlap(world: &mut World, outcome: &Outcome) {
     let moved = outcome
         .changes
@@ -235,7 +235,7 @@ fn check_overlap(world: &mut World, outcome: &Outcome) {
     let mut live: BTreeMap<JobId, RunId> = BTreeMap::new();
     let mut both = None;
     for run in world.truth.set.runs.values() {
-        let counts = matches!(run.state, RunState::Ready | RunState::Running);
+        let counts = run.state.is_live() && !world.truth.may_overlap(run.run_id);
         if counts && let Some(other) = live.insert(run.job_id, run.run_id) {
             both = Some((run.job_id, other, run.run_id));
         }
@@ -254,14 +254,19 @@ pub fn on_start(world: &mut World, pid: u64) {
     let mut twice = None;
     let mut unsafe_again = None;
     let facts = world.truth.facts_of(run_id);
-    let safe = world
-        .truth
-        .safe
-        .get(&(facts.job_id, facts.version))
-        .copied()
-        .unwrap_or(true);
+    let policy = world.truth.policies.get(&(facts.job_id, facts.version));
+    let safe = policy.is_none_or(|policy| policy.safe);
+    let alone = !world.truth.may_overlap(run_id);
+    let mut beside = None;
     for (&other_pid, other) in &world.processes {
-        if other_pid == pid || other.key != key {
+        if other_pid == pid || other.key.0 != key.0 {
+            continue;
+        }
+        let overlaps = alone && other.run_id != run_id && !world.truth.may_overlap(other.run_id);
+        if overlaps && other.is_alive() && !is_excused(world, other) {
+            beside = Some((other_pid, other.run_id));
+        }
+        if other.key != key {
             continue;
         }
         if other.is_alive() && !is_excused(world, other) {
@@ -277,6 +282,12 @@ pub fn on_start(world: &mut World, pid: u64) {
         "P2",
         "no two processes of a shard at once",
         || format!("{key:?}: process {twice:?} is alive while {pid} starts"),
+    );
+    world.require(
+        beside.is_none(),
+        "P2",
+        "no two runs of a job at once, where that is not allowed",
+        || format!("{beside:?} is alive while {pid} of {run_id} starts"),
     );
     if twice.is_some() {
         return;
@@ -318,6 +329,7 @@ pub fn on_write(world: &mut World, pid: u64, accepted: bool) {
     let process = &world.processes[&pid];
     let (key, token) = (process.key, process.token);
     let (granted, admitted) = (process.granted, process.admitted);
+    let fenced = process.fence.is_some();
     let granted_high = world.results.granted_high.get(&key).copied().unwrap_or(0);
     let admitted_high = world
         .results
@@ -333,7 +345,7 @@ pub fn on_write(world: &mut World, pid: u64, accepted: bool) {
             || format!("process {pid} of {key:?} writes under {token} after a later lease wrote"),
         );
         world.require(
-            admitted >= admitted_high,
+            !fenced || admitted >= admitted_high,
             "P2",
             "an overtaken execution cannot write",
             || format!("process {pid} of {key:?} writes after a later execution of its job wrote"),
@@ -342,10 +354,10 @@ pub fn on_write(world: &mut World, pid: u64, accepted: bool) {
             .results
             .granted_high
             .insert(key, granted_high.max(granted));
-        world
-            .results
-            .admitted_high
-            .insert(key.0, admitted_high.max(admitted));
+        if fenced {
+            let high = admitted_high.max(admitted);
+            world.results.admitted_high.insert(key.0, high);
+        }
     } else {
         // What is being cancelled may have been overtaken by the next execution.
         let wanted = world.truth.is_wanted(token);

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use ledger::{AgentRow, RunState, ShardState, VersionRow};
-use protocol::AgentName;
+use ledger::{AgentRow, RunState, ShardState, VersionRow, WorkingSet};
+use protocol::{AgentName, RunId};
 
 use super::tables::{Tables, number, number_or_null};
 use crate::invariants::{self, p1_no_silence, p7_bounded};
@@ -14,10 +14,12 @@ use crate::world::{Held, World};
 /// What is not finished yet; empty when the world has come to rest.
 pub fn unfinished(world: &World) -> Vec<String> {
     let set = &world.truth.set;
+    let now = world.coordinator_now().wall;
     let mut open: Vec<String> = set
         .runs
         .values()
-        .filter(|run| run.state != RunState::NeedsConfirmation)
+        .filter(|run| !is_up_to_a_person(set, run.run_id))
+        .filter(|run| !p7_bounded::waits_until(run).is_some_and(|until| until > now))
         .map(|run| format!("{} is {}", run.run_id, run.state.as_str()))
         .collect();
     for shard in set.shards.values() {
@@ -48,6 +50,20 @@ pub fn unfinished(world: &World) -> Vec<String> {
     open
 }
 
+/// Whether a person must speak before the run goes on: about itself, or about one that it waits for.
+fn is_up_to_a_person(set: &WorkingSet, run_id: RunId) -> bool {
+    let mut next = Some(run_id);
+    // A chain is no longer than there are runs, unless it is a circle, which ends nowhere.
+    for _ in 0..=set.runs.len() {
+        match next.and_then(|run_id| set.runs.get(&run_id)) {
+            Some(run) if run.state == RunState::NeedsConfirmation => return true,
+            Some(run) => next = run.waits.and_then(|wait| wait.on.run()),
+            None => return false,
+        }
+    }
+    false
+}
+
 /// Runs the healed world until everything is finished.
 pub fn come_to_rest(world: &mut World, bound_ms: i64) -> Held {
     const STEP_MS: i64 = 5_000;
@@ -69,7 +85,7 @@ pub fn come_to_rest(world: &mut World, bound_ms: i64) -> Held {
 }
 
 /// How long the healed world may take: the longest lease, the longest backoff and room.
-const REST_MS: i64 = 45 * 60_000;
+const REST_MS: i64 = 75 * 60_000;
 
 /// Everything is whole again; then everything must finish, and an auditor finds nothing.
 pub fn heal(world: &mut World) -> Held {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use ledger::command::Decision;
-use ledger::{Change, Command, Done, Outcome, Proposal, ShardState};
-use protocol::Token;
+use ledger::{Change, Command, Done, Outcome, Proposal, RunRow, RunState, ShardState};
 use protocol::attempt::{AttemptOutcome, Trigger};
+use protocol::{DurationMs, JobId, Token, WallMs};
 
 use super::tables::{Tables, number, number_or_null, text};
 use crate::world::World;
@@ -16,14 +16,28 @@ const FREE_ENDS_MAX: i64 = 10;
 /// Late fires that one decision may bring.
 const LATE_AT_MOST: usize = 1_000;
 
+/// The most that a manifest may ask for.
+const CATCH_UP_AT_MOST: usize = 100;
+
 pub fn on_propose(world: &mut World, proposal: &Proposal) {
-    let decisions: &[Decision] = match &proposal.command {
-        Command::Fire(fire) => &fire.decisions,
-        Command::PutJob(put) => put.settle.as_ref().map_or(&[], |settle| &settle.decisions),
-        Command::DeleteJob(delete) => &delete.settle.decisions,
-        Command::ResumeJob(resume) => &resume.settle.decisions,
+    let (job_id, version, decisions): (_, _, &[Decision]) = match &proposal.command {
+        Command::Fire(fire) => (Some(fire.job_id), fire.version, &fire.decisions),
+        Command::PutJob(put) => match &put.settle {
+            Some(settle) => (None, settle.version, &settle.decisions),
+            None => return,
+        },
+        Command::DeleteJob(delete) => {
+            let settle = &delete.settle;
+            (Some(delete.job_id), settle.version, &settle.decisions)
+        }
+        Command::ResumeJob(resume) => {
+            let settle = &resume.settle;
+            (Some(resume.job_id), settle.version, &settle.decisions)
+        }
         _ => return,
     };
+    let policy = job_id.and_then(|job_id| world.truth.policies.get(&(job_id, version)));
+    let at_most = policy.map_or(CATCH_UP_AT_MOST, |policy| policy.catch_up.at_most as usize);
     let catch_ups = decisions
         .iter()
         .filter(|decision| {
@@ -37,14 +51,14 @@ pub fn on_propose(world: &mut World, proposal: &Proposal) {
         })
         .count();
     world.require(
-        catch_ups <= 1,
+        catch_ups <= at_most,
         "P7",
-        "one decision catches up with one fire",
-        || format!("{catch_ups} fires are caught up with at once"),
+        "one decision catches up with so many fires",
+        || format!("{catch_ups} fires are caught up with at once, {at_most} are allowed"),
     );
     let len = decisions.len();
     world.require(
-        len <= LATE_AT_MOST + 2,
+        len <= LATE_AT_MOST + 1 + CATCH_UP_AT_MOST,
         "P7",
         "a decision is bounded",
         || format!("{len} decisions in one command"),
@@ -128,8 +142,65 @@ pub fn look(world: &mut World) {
     );
 }
 
+/// Catch-up runs of a job are live by turns.
+pub fn after_commit(world: &mut World, outcome: &Outcome) {
+    let moved =
+        |change: &Change| matches!(change, Change::Run(run) if run.trigger == Trigger::CatchUp);
+    if !outcome.changes.iter().any(moved) {
+        return;
+    }
+    let mut live: BTreeMap<(JobId, u32), u32> = BTreeMap::new();
+    let mut over = None;
+    for run in world.truth.set.runs.values() {
+        // One that a person has sent on again does not wait for its turn.
+        let counts = run.trigger == Trigger::CatchUp && run.state.is_live();
+        if !counts || world.truth.facts_of(run.run_id).asked > 0 {
+            continue;
+        }
+        let key = (run.job_id, run.version);
+        let n = live.entry(key).or_default();
+        *n += 1;
+        let policy = world.truth.policies.get(&key);
+        if policy.is_some_and(|policy| *n > policy.catch_up.concurrency) {
+            over = Some((run.job_id, *n));
+        }
+    }
+    world.require(over.is_none(), "P7", "catch-up runs take turns", || {
+        format!("{over:?} are live at once")
+    });
+}
+
+/// Nothing waits beyond its start deadline, and nothing for a condition without one.
+fn audit_waiting(world: &mut World) {
+    let now = world.coordinator_now().wall;
+    let over = world
+        .truth
+        .set
+        .runs
+        .values()
+        .find(|run| waits_until(run).is_some_and(|until| now > until + ROOM));
+    let over = over.map(|run| format!("{} since {}: {:?}", run.run_id, run.admitted_at, run.waits));
+    world.require(over.is_none(), "P7", "waiting is bounded", || {
+        over.unwrap_or_default()
+    });
+}
+
+/// How late a deadline may be noticed.
+const ROOM: DurationMs = DurationMs(60_000);
+
+/// Until when a run may wait, where anything but its turn or a person ends its wait.
+pub fn waits_until(run: &RunRow) -> Option<WallMs> {
+    const DAY: DurationMs = DurationMs(86_400_000);
+    let wait = run.waits.filter(|_| run.state == RunState::Waiting)?;
+    match run.start_deadline {
+        Some(length) => Some(run.admitted_at + length),
+        None => wait.on.is_condition().then(|| wait.since + DAY),
+    }
+}
+
 /// At rest every attempt has ended, with an outcome.
 pub fn audit_at_rest(world: &mut World, tables: &Tables) {
+    audit_waiting(world);
     let open = tables
         .rows("attempts")
         .iter()

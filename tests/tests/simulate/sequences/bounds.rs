@@ -1,6 +1,7 @@
 //! Outages, damage and want of hosts: what is bounded, and what goes to a person.
 
 use ledger::RunState;
+use ledger::command::Command;
 
 use super::{A, MINUTE, SECOND, alert_with, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
@@ -18,43 +19,55 @@ sequences! {
     process_that_cannot_be_killed breaks without TimeoutBoundsLease;
 }
 
-const JOBS: usize = 50;
+const JOBS: usize = 500;
+
+/// Late fires of each that are caught up with.
+const CAUGHT_UP: u32 = 3;
 
 /// Codes of alerts.
 const GIVEN_UP: i64 = 4;
 
+/// Code of the trigger.
+const CATCH_UP: i64 = 1;
+
 /// Twelve hours down with minute jobs, and a crash in the middle of deciding about them.
 fn outage_12h(world: &mut World) -> Held {
+    world.plan(&[works_for(1)]);
     world.begin(4)?;
     for job in 0..JOBS {
-        world.put(&Job::every_minute(&format!("m/job-{job}")))?;
+        let mut job = Job::every_minute(&format!("m/job-{job}"));
+        job.overlap = "allow";
+        job.catch_up = (CAUGHT_UP, 1);
+        world.put(&job)?;
     }
-    world.run_for(90 * SECOND)?;
     world.crash_leader(world.front, true);
     world.run_for(12 * 60 * MINUTE)?;
     world.start_leader();
     world.run_until("deciding begins", MINUTE, |w| {
-        w.truth
-            .runs
-            .values()
-            .filter(|run| run.fire_time.0 > w.now - 30 * MINUTE)
-            .count()
-            > 0
+        let committed = w.alerts(GIVEN_UP);
+        0 < committed
             || w.leader()
-                .is_some_and(|leader| !leader.batch.is_empty() && leader.core.epoch().is_some())
+                .is_some_and(|leader| leader.has_on_its_way(is_fire))
     })?;
     world.restart_leader_after(SECOND, false)?;
     world.run_for(30 * SECOND)?;
     let tables = world.tables();
-    let gaps = tables.rows("gaps").len();
-    let alerts = world.alerts(GIVEN_UP);
+    let (gaps, alerts) = (tables.rows("gaps").len(), world.alerts(GIVEN_UP));
+    let runs = tables.rows("runs").iter();
+    let caught_up = runs
+        .filter(|run| number(run, "trigger") == CATCH_UP)
+        .count();
     world.require(
-        gaps == JOBS && alerts == JOBS,
+        gaps == JOBS && alerts == JOBS && caught_up == JOBS * CAUGHT_UP as usize,
         "P7",
-        "one gap and one alert a job",
-        || format!("{gaps} gaps and {alerts} alerts for {JOBS} jobs"),
+        "one gap and one alert a job, and the newest run",
+        || format!("{gaps} gaps, {alerts} alerts, {caught_up} caught up with, for {JOBS} jobs"),
     );
     heal(world)
+}
+
+fn is_fire(command: &Command) -> bool {
+    matches!(command, Command::Fire(_))
 }
 
 /// One job's manifest cannot be read any more.

@@ -5,8 +5,9 @@ use ledger::{Cordon, RunState};
 use protocol::{RunId, WallMs};
 
 use super::Transition;
+use crate::rng::Rng;
 use crate::world::World;
-use crate::world::people::{Job, Misfire};
+use crate::world::people::{After, Job, Misfire};
 
 /// Draws what happens next.
 pub fn draw(world: &mut World) -> Transition {
@@ -250,6 +251,7 @@ pub fn any_job(world: &mut World) -> Job {
         6 => format!("@every {}s", rng.between(41, 400)),
         _ => "*/5 * * * *".to_owned(),
     };
+    let after = any_predecessors(rng, &name);
     Job {
         name,
         renamed_from: None,
@@ -257,7 +259,11 @@ pub fn any_job(world: &mut World) -> Job {
         timezone: rng.pick(&["Etc/UTC", "Asia/Shanghai"]).to_owned(),
         safe: !rng.one_in(3),
         shards: rng.pick(&[1, 1, 2, 3, 5]),
-        overlap: rng.pick(&["forbid", "queue"]),
+        overlap: rng.pick(&["forbid", "queue", "queue", "allow", "replace"]),
+        strict: rng.one_in(5),
+        previous: rng.pick(&[None, None, None, Some("succeeded"), Some("ended")]),
+        after,
+        catch_up: rng.pick(&[(1, 1), (1, 1), (3, 1), (4, 2)]),
         misfire: match rng.between(0, 2) {
             0 => Misfire::RunNow,
             1 => Misfire::Skip,
@@ -277,5 +283,23 @@ pub fn any_job(world: &mut World) -> Job {
         uses: rng.one_in(5).then(|| rng.between(1, 3) as u32),
         priority: rng.pick(&[50, 50, 0, 90]),
         purpose: format!("drawn {}", rng.between(0, 3)),
+    }
+}
+
+/// Jobs that may be there or not: who comes after one that is not there is refused.
+fn any_predecessors(rng: &mut Rng, name: &str) -> Vec<(String, After)> {
+    if !rng.one_in(4) {
+        return Vec::new();
+    }
+    let job = format!("sim/{}", rng.pick(&["a", "b", "c", "d"]));
+    let which = match rng.between(0, 3) {
+        0 => After::SameFire,
+        1 => After::SameDate,
+        _ => After::LatestWithin(rng.between(60, 1_200) as u32),
+    };
+    if job == name {
+        Vec::new()
+    } else {
+        vec![(job, which)]
     }
 }

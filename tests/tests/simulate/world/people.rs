@@ -21,7 +21,14 @@ pub struct Job {
     pub safe: bool,
     pub shards: u32,
     pub overlap: &'static str,
+    /// A run that asks for a person holds up those after it.
+    pub strict: bool,
+    pub previous: Option<&'static str>,
+    /// The jobs that it comes after, and which run of each.
+    pub after: Vec<(String, After)>,
     pub misfire: Misfire,
+    /// At most so many, so many at once.
+    pub catch_up: (u32, u32),
     pub late_after_s: u32,
     pub retries: u32,
     pub backoff_s: Vec<u32>,
@@ -43,6 +50,13 @@ pub enum Misfire {
     Within(u32),
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    SameFire,
+    SameDate,
+    LatestWithin(u32),
+}
+
 impl Job {
     pub fn every_minute(name: &str) -> Job {
         Job {
@@ -53,7 +67,11 @@ impl Job {
             safe: true,
             shards: 1,
             overlap: "forbid",
+            strict: false,
+            previous: None,
+            after: Vec::new(),
             misfire: Misfire::RunNow,
+            catch_up: (1, 1),
             late_after_s: 60,
             retries: 3,
             backoff_s: vec![1, 5, 30],
@@ -97,6 +115,7 @@ impl Job {
             "schedule": { "cron": self.cron, "timezone": self.timezone },
             "misfire": misfire,
             "overlap": self.overlap,
+            "serial": if self.strict { "strict" } else { "relaxed" },
             "expected_duration": "10s",
             "timeout": seconds(self.timeout_s),
             "shards": self.shards,
@@ -109,6 +128,21 @@ impl Job {
         });
         if let Some(units) = self.uses {
             manifest["needs"]["uses"] = json!({ "db": units });
+        }
+        if self.misfire != Misfire::Skip {
+            let (at_most, concurrency) = self.catch_up;
+            manifest["catch_up"] = json!({ "at_most": at_most, "concurrency": concurrency });
+        }
+        if let Some(previous) = self.previous {
+            manifest["previous"] = json!(previous);
+        }
+        if !self.after.is_empty() {
+            let entries = self.after.iter().map(|(job, which)| match which {
+                After::SameFire => json!({ "job": job, "match": "same_fire" }),
+                After::SameDate => json!({ "job": job, "match": "same_date" }),
+                After::LatestWithin(s) => json!({ "job": job, "latest_within": seconds(*s) }),
+            });
+            manifest["after"] = entries.collect();
         }
         if let Some(old) = &self.renamed_from {
             manifest["renamed_from"] = json!(old);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use jobs::{CatchUp, Overlap};
 use ledger::{Bar, Change, Command, Namespace, Outcome, Proposal, RunState, WorkingSet};
 use protocol::{AgentId, AgentName, JobId, JobName, RunId, Token, WallMs};
 
@@ -21,12 +22,20 @@ pub struct Truth {
     pub grants: BTreeMap<Token, Grant>,
     pub newest_grant: BTreeMap<(RunId, u32), Token>,
     pub highest_position: i64,
-    /// Every version that ever was in force, and whether a second run of it is harmless.
-    pub safe: BTreeMap<(JobId, u32), bool>,
+    /// What every version that ever was in force says of a second run, of runs beside it, and of
+    /// catching up.
+    pub policies: BTreeMap<(JobId, u32), Policy>,
     /// Leases whose expiry any core has ever proposed.
     pub expiry_proposed: std::collections::BTreeSet<Token>,
     /// Hosts that operators have taken out of service.
     pub cordoned: std::collections::BTreeSet<AgentName>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    pub safe: bool,
+    pub overlap: Overlap,
+    pub catch_up: CatchUp,
 }
 
 /// What is known of a run for ever.
@@ -72,6 +81,17 @@ impl Truth {
             admitted: 0,
             asked: 0,
         })
+    }
+
+    pub fn policy_of(&self, run_id: RunId) -> Option<Policy> {
+        let facts = self.facts_of(run_id);
+        self.policies.get(&(facts.job_id, facts.version)).copied()
+    }
+
+    /// Whether the run may be live beside others of its job.
+    pub fn may_overlap(&self, run_id: RunId) -> bool {
+        let policy = self.policy_of(run_id);
+        policy.is_some_and(|policy| policy.overlap == Overlap::Allow)
     }
 
     pub fn is_revoked(&self, agent_id: AgentId) -> bool {
@@ -146,8 +166,15 @@ impl Truth {
                 }
             }
             Change::Version(version) => {
-                let safe = jobs::Manifest::from_json(&version.manifest).is_ok_and(|m| m.safe);
-                self.safe.insert((version.job_id, version.version), safe);
+                if let Ok(manifest) = jobs::Manifest::from_json(&version.manifest) {
+                    let policy = Policy {
+                        safe: manifest.safe,
+                        overlap: manifest.overlap,
+                        catch_up: manifest.catch_up,
+                    };
+                    self.policies
+                        .insert((version.job_id, version.version), policy);
+                }
             }
             Change::Epoch(_)
             | Change::Job(_)
