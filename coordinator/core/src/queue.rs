@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::{Change, RunRow, ShardRow, ShardState, WorkingSet};
+use protocol::attempt::Trigger;
 use protocol::{AgentId, BootMs, DurationMs, Now, Rule, Rules, RunId, Token, WallMs};
 
 use crate::catalogue::Catalogue;
@@ -314,7 +315,12 @@ impl Queue {
             .filter(|_| self.rules.on(Rule::PriorityFirst))
             .map_or(0, |entry| entry.priority);
         let order = Order::new(priority, run.admitted_at, key);
-        let unplaceable_at = now.boot + run.start_deadline.unwrap_or(START_DEADLINE_MAX);
+        let deadline = match run.trigger {
+            // After an outage many catch up at once, and get their places when they get them.
+            Trigger::CatchUp => START_DEADLINE_MAX,
+            _ => run.start_deadline.unwrap_or(START_DEADLINE_MAX),
+        };
+        let unplaceable_at = now.boot + deadline;
         if let Some(demand) = &demand {
             self.line.enter(order, demand);
         }

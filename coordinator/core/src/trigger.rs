@@ -184,11 +184,7 @@ pub(crate) fn paused(owed: Owed<'_>, through: WallMs) -> Vec<Decision> {
 }
 
 fn run(owed: Owed<'_>, instant: Instant, trigger: Trigger) -> Decision {
-    let start_deadline = match trigger {
-        // Its turn comes when it comes.
-        Trigger::CatchUp => None,
-        _ => Some(start_deadline(owed.manifest, owed.anchor, instant.at)),
-    };
+    let start_deadline = Some(start_deadline(owed.manifest, owed.anchor, instant.at));
     Decision::Run {
         fire_time: instant.at,
         nominal: instant.nominal,

@@ -7,11 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{Blocker, Namespace, RunRow, RunState, WorkingSet};
+use ledger::{Blocker, Namespace, RunRow, RunState, Wait, WorkingSet};
 use protocol::attempt::Trigger;
 use protocol::{BootMs, DurationMs, JobId, Now, Rule, Rules, RunId, WallMs};
-
-use crate::trigger::START_DEADLINE_MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
@@ -175,16 +173,17 @@ impl Waiting {
         };
     }
 
-    /// The start deadline counts from admission. A run that catches up has none while it only waits
-    /// for its turn or its place, but a condition that never comes true ends for it too.
-    fn skip_at(&self, run: &RunRow, wait: ledger::Wait, now: Now) -> Option<BootMs> {
+    /// The start deadline counts from admission. For a run that catches up it counts while it waits
+    /// for a condition, and not for its turn or its place.
+    fn skip_at(&self, run: &RunRow, wait: Wait, now: Now) -> Option<BootMs> {
         if !self.rules.on(Rule::WaitingIsBounded) {
             return None;
         }
-        let (from, length) = match run.start_deadline {
-            Some(length) => (run.admitted_at, length),
-            None if wait.on.is_condition() => (wait.since, START_DEADLINE_MAX),
-            None => return None,
+        let length = run.start_deadline?;
+        let from = match run.trigger {
+            Trigger::CatchUp if !wait.on.is_condition() => return None,
+            Trigger::CatchUp => wait.since,
+            _ => run.admitted_at,
         };
         // The wall clock only says how much of it is left, which is never more than all of it.
         Some(now.boot + (from + length - now.wall).clamp_to(length))

@@ -204,7 +204,8 @@ pub struct RunRow {
     pub fence: Option<i64>,
     /// When this execution was admitted.
     pub admitted_at: WallMs,
-    /// How long after `admitted_at` it may still start; `None`: without limit.
+    /// How long after `admitted_at` it may still start; `None`: without limit. Of a run that catches
+    /// up, how long it may wait for a condition.
     pub start_deadline: Option<DurationMs>,
     pub shards: u32,
     /// Given by a person for this run, instead of the manifest's own values.

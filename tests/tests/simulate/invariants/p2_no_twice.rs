@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledger::command::{Confirm, Finish, Redo, Rerun};
-use ledger::{Change, Command, Done, Outcome, Proposal, Refusal, RunState, ShardState};
+use ledger::{Change, Command, Done, Outcome, Proposal, Refusal, ShardState};
 use protocol::{DurationMs, JobId, RunId};
 
 use crate::world::World;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ledger::{AgentRow, RunState, ShardState, VersionRow, WorkingSet};
+use ledger::{AgentRow, RunState, ShardState, VersionRow};
 use protocol::{AgentName, RunId};
 
 use super::tables::{Tables, number, number_or_null};
@@ -14,19 +14,22 @@ use crate::world::{Held, World};
 /// What is not finished yet; empty when the world has come to rest.
 pub fn unfinished(world: &World) -> Vec<String> {
     let set = &world.truth.set;
-    let now = world.coordinator_now().wall;
     let mut open: Vec<String> = set
         .runs
         .values()
-        .filter(|run| !is_up_to_a_person(set, run.run_id))
-        .filter(|run| !p7_bounded::waits_until(run).is_some_and(|until| until > now))
-        .map(|run| format!("{} is {}", run.run_id, run.state.as_str()))
+        .filter(|run| !is_to_wait(world, run.run_id))
+        .map(|run| {
+            let (state, on) = (run.state.as_str(), run.waits.map(|wait| wait.on));
+            format!("{} is {state} {on:?}", run.run_id)
+        })
         .collect();
     for shard in set.shards.values() {
-        if matches!(
-            shard.state,
-            ShardState::Pending { .. } | ShardState::Leased(_)
-        ) {
+        let is_open = match shard.state {
+            ShardState::Pending { .. } => !is_to_wait(world, shard.run_id),
+            ShardState::Leased(_) => true,
+            _ => false,
+        };
+        if is_open {
             open.push(format!(
                 "{}/{} is {}",
                 shard.run_id,
@@ -50,16 +53,21 @@ pub fn unfinished(world: &World) -> Vec<String> {
     open
 }
 
-/// Whether a person must speak before the run goes on: about itself, or about one that it waits for.
-fn is_up_to_a_person(set: &WorkingSet, run_id: RunId) -> bool {
+/// Whether the run is still to wait, for a person or until a deadline; or one that it waits for is.
+fn is_to_wait(world: &World, run_id: RunId) -> bool {
+    let set = &world.truth.set;
+    let now = world.coordinator_now().wall;
     let mut next = Some(run_id);
     // A chain is no longer than there are runs, unless it is a circle, which ends nowhere.
     for _ in 0..=set.runs.len() {
-        match next.and_then(|run_id| set.runs.get(&run_id)) {
-            Some(run) if run.state == RunState::NeedsConfirmation => return true,
-            Some(run) => next = run.waits.and_then(|wait| wait.on.run()),
-            None => return false,
+        let Some(run) = next.and_then(|run_id| set.runs.get(&run_id)) else {
+            return false;
+        };
+        let in_time = p7_bounded::waits_until(run).is_some_and(|until| until > now);
+        if in_time || run.state == RunState::NeedsConfirmation {
+            return true;
         }
+        next = run.waits.and_then(|wait| wait.on.run());
     }
     false
 }

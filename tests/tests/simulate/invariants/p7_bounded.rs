@@ -190,11 +190,11 @@ const ROOM: DurationMs = DurationMs(60_000);
 
 /// Until when a run may wait, where anything but its turn or a person ends its wait.
 pub fn waits_until(run: &RunRow) -> Option<WallMs> {
-    const DAY: DurationMs = DurationMs(86_400_000);
     let wait = run.waits.filter(|_| run.state == RunState::Waiting)?;
-    match run.start_deadline {
-        Some(length) => Some(run.admitted_at + length),
-        None => wait.on.is_condition().then(|| wait.since + DAY),
+    let length = run.start_deadline?;
+    match run.trigger {
+        Trigger::CatchUp => wait.on.is_condition().then(|| wait.since + length),
+        _ => Some(run.admitted_at + length),
     }
 }
 

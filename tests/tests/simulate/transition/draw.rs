@@ -154,11 +154,13 @@ fn draw_for_job(world: &mut World) -> Transition {
     match world.rng.between(0, 12) {
         0..=3 => {
             let mut job = any_job(world);
+            job.after.retain(|(other, _)| *other != name);
             job.name = name;
             Transition::Put { job }
         }
         4 => {
             let mut job = any_job(world);
+            job.after.retain(|(other, _)| *other != name);
             job.renamed_from = (job.name != name).then_some(name);
             Transition::Put { job }
         }
@@ -252,6 +254,7 @@ pub fn any_job(world: &mut World) -> Job {
         _ => "*/5 * * * *".to_owned(),
     };
     let after = any_predecessors(rng, &name);
+    let overlap = rng.pick(&["forbid", "queue", "queue", "allow", "replace"]);
     Job {
         name,
         renamed_from: None,
@@ -259,9 +262,12 @@ pub fn any_job(world: &mut World) -> Job {
         timezone: rng.pick(&["Etc/UTC", "Asia/Shanghai"]).to_owned(),
         safe: !rng.one_in(3),
         shards: rng.pick(&[1, 1, 2, 3, 5]),
-        overlap: rng.pick(&["forbid", "queue", "queue", "allow", "replace"]),
-        strict: rng.one_in(5),
-        previous: rng.pick(&[None, None, None, Some("succeeded"), Some("ended")]),
+        overlap,
+        strict: overlap != "allow" && rng.one_in(5),
+        // What would be waited for is cancelled under `replace`.
+        previous: rng
+            .pick(&[None, None, None, Some("succeeded"), Some("ended")])
+            .filter(|previous| overlap != "replace" || *previous == "ended"),
         after,
         catch_up: rng.pick(&[(1, 1), (1, 1), (3, 1), (4, 2)]),
         misfire: match rng.between(0, 2) {
