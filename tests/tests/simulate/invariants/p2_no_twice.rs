@@ -159,9 +159,8 @@ fn check_grant(world: &mut World, token: i64, run_id: RunId, shard: u32) {
 /// What succeeded is done once more where that is harmless, or somebody answers for it, and never
 /// while a lease of before lives.
 fn check_redo(world: &mut World, redo: &Redo) {
-    let facts = world.truth.facts_of(redo.run_id);
-    let safe = world.truth.safe.get(&(facts.job_id, facts.version));
-    let safe = safe.copied().unwrap_or(true);
+    let policy = world.truth.policy_of(redo.run_id);
+    let safe = policy.is_none_or(|policy| policy.safe);
     world.require(
         safe || redo.force,
         "P2",
