@@ -56,14 +56,13 @@ pub fn unfinished(world: &World) -> Vec<String> {
 /// Whether the run is still to wait, for a person or until a deadline; or one that it waits for is.
 fn is_to_wait(world: &World, run_id: RunId) -> bool {
     let set = &world.truth.set;
-    let now = world.coordinator_now().wall;
     let mut next = Some(run_id);
     // A chain is no longer than there are runs, unless it is a circle, which ends nowhere.
     for _ in 0..=set.runs.len() {
         let Some(run) = next.and_then(|run_id| set.runs.get(&run_id)) else {
             return false;
         };
-        let in_time = p7_bounded::waits_until(run).is_some_and(|until| until > now);
+        let in_time = p7_bounded::waits_until(world, run).is_some_and(|until| until > world.now);
         if in_time || run.state == RunState::NeedsConfirmation {
             return true;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ledger::command::Decision;
 use ledger::{Change, Command, Done, Outcome, Proposal, RunRow, RunState, ShardState};
 use protocol::attempt::{AttemptOutcome, Trigger};
-use protocol::{DurationMs, JobId, Token, WallMs};
+use protocol::{JobId, Token};
 
 use super::tables::{Tables, number, number_or_null, text};
 use crate::world::World;
@@ -170,15 +170,14 @@ pub fn after_commit(world: &mut World, outcome: &Outcome) {
     });
 }
 
-/// Nothing waits beyond its start deadline, and nothing for a condition without one.
+/// Nothing waits beyond its start deadline, but for its turn or a person.
 fn audit_waiting(world: &mut World) {
-    let now = world.coordinator_now().wall;
     let over = world
         .truth
         .set
         .runs
         .values()
-        .find(|run| waits_until(run).is_some_and(|until| now > until + ROOM));
+        .find(|run| waits_until(world, run).is_some_and(|until| world.now > until + ROOM_MS));
     let over = over.map(|run| format!("{} since {}: {:?}", run.run_id, run.admitted_at, run.waits));
     world.require(over.is_none(), "P7", "waiting is bounded", || {
         over.unwrap_or_default()
@@ -186,16 +185,17 @@ fn audit_waiting(world: &mut World) {
 }
 
 /// How late a deadline may be noticed.
-const ROOM: DurationMs = DurationMs(60_000);
+const ROOM_MS: i64 = 60_000;
 
-/// Until when a run may wait, where anything but its turn or a person ends its wait.
-pub fn waits_until(run: &RunRow) -> Option<WallMs> {
+/// True time until which a run may wait, where anything but its turn or a person ends its wait. A
+/// clock that is wrong when a leader learns of it costs no more than the whole length once more.
+pub fn waits_until(world: &World, run: &RunRow) -> Option<i64> {
     let wait = run.waits.filter(|_| run.state == RunState::Waiting)?;
-    let length = run.start_deadline?;
-    match run.trigger {
-        Trigger::CatchUp => wait.on.is_condition().then(|| wait.since + length),
-        _ => Some(run.admitted_at + length),
+    if run.trigger == Trigger::CatchUp && !wait.on.is_condition() {
+        return None;
     }
+    let (_, since) = world.truth.waits_since.get(&run.run_id)?;
+    Some(since + run.start_deadline?.0)
 }
 
 /// At rest every attempt has ended, with an outcome.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use jobs::{CatchUp, Overlap};
-use ledger::{Bar, Change, Command, Namespace, Outcome, Proposal, RunState, WorkingSet};
+use ledger::{Bar, Change, Command, Namespace, Outcome, Proposal, RunState, Wait, WorkingSet};
 use protocol::{AgentId, AgentName, JobId, JobName, RunId, Token, WallMs};
 
 use super::World;
@@ -25,6 +25,9 @@ pub struct Truth {
     /// What every version that ever was in force says of a second run, of runs beside it, and of
     /// catching up.
     pub policies: BTreeMap<(JobId, u32), Policy>,
+    /// True time at which each waiting run began to wait for what its row says, as far as a leader
+    /// of now can know of it.
+    pub waits_since: BTreeMap<RunId, (Option<Wait>, i64)>,
     /// Leases whose expiry any core has ever proposed.
     pub expiry_proposed: std::collections::BTreeSet<Token>,
     /// Hosts that operators have taken out of service.
@@ -213,6 +216,27 @@ impl World {
         self.truth.index += 1;
         for change in &outcome.changes {
             self.truth.absorb(change);
+            self.note_wait(change);
+        }
+    }
+
+    fn note_wait(&mut self, change: &Change) {
+        let (now, waits_since) = (self.now, &mut self.truth.waits_since);
+        match change {
+            Change::Epoch(_) => waits_since.values_mut().for_each(|(_, since)| *since = now),
+            Change::Run(run) if run.waits.is_none() => {
+                waits_since.remove(&run.run_id);
+            }
+            Change::Run(run) => {
+                let known = waits_since.get(&run.run_id).map(|(wait, _)| *wait);
+                let same = |wait: Option<Wait>| {
+                    wait.map(|wait| wait.since) == run.waits.map(|wait| wait.since)
+                };
+                if !known.is_some_and(same) {
+                    waits_since.insert(run.run_id, (run.waits, now));
+                }
+            }
+            _ => {}
         }
     }
 }
