@@ -7,6 +7,7 @@ mod commands;
 mod complete;
 mod dev;
 mod failure;
+mod import;
 mod output;
 mod paint;
 mod progress;
@@ -82,6 +83,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Version(options) => commands::version::version(&options),
         Command::Logs(options) => commands::logs::logs(&options),
         Command::Next(options) => commands::next::next(&options),
+        Command::Import(options) => import::import(&options),
         Command::Bench(what) => commands::bench::bench(&what),
         Command::Schema => commands::schema::schema(),
         Command::Ca(what) => commands::ca::ca(what),

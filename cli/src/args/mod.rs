@@ -3,6 +3,7 @@
 mod act;
 mod bench;
 mod fleet;
+mod import;
 mod look;
 mod manifests;
 mod serve;
@@ -17,6 +18,7 @@ use crate::output::Format;
 pub(crate) use act::*;
 pub(crate) use bench::*;
 pub(crate) use fleet::*;
+pub(crate) use import::*;
 pub(crate) use look::*;
 pub(crate) use manifests::*;
 pub(crate) use serve::*;
@@ -103,6 +105,8 @@ pub(crate) enum Command {
     Resource(Resource),
     /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
+    /// Make manifests of crontabs, CronJobs, xxl-job or Quartz
+    Import(Import),
     /// Measure what this machine carries
     #[command(subcommand)]
     Bench(Bench),

@@ -1,0 +1,111 @@
+//! `matins import quartz`: triggers of Quartz, from its XML or from a dump of its tables.
+//!
+//! A job of Matins is a *trigger* of Quartz: it is the trigger that has the hours and says what
+//! becomes of a late one, and several may run the same class. What they run is a Java class, which
+//! is named and left to a person.
+
+mod tables;
+mod trigger;
+mod xml;
+
+use super::account::Account;
+use super::names::Names;
+use super::source::{count_lines, decode};
+use super::{Asked, Undecided};
+
+/// Longest XML read.
+const XML_BYTES_MAX: usize = 16 << 20;
+
+pub(crate) fn import_quartz(
+    file: &str,
+    bytes: &[u8],
+    asked: &Asked,
+    names: &mut Names,
+) -> Result<Account, Undecided> {
+    let mut account = Account::of(file);
+    account.lines = count_lines(bytes);
+    if !is_xml(bytes) {
+        tables::import(bytes, asked, names, &mut account)?;
+        return Ok(account);
+    }
+    if bytes.len() > XML_BYTES_MAX {
+        account.refuse_whole(
+            format!("it is XML of more than {} MiB", XML_BYTES_MAX >> 20),
+            "split it, and see that it is the right file",
+        );
+        return Ok(account);
+    }
+    match decode(bytes) {
+        Ok((text, note)) => {
+            account.lines = count_lines(text.as_bytes());
+            account.notes.extend(note.map(ToOwned::to_owned));
+            xml::import(&text, asked, names, &mut account)?;
+        }
+        Err(why) => account.refuse_whole(why, "see that it is the right file"),
+    }
+    Ok(account)
+}
+
+fn is_xml(bytes: &[u8]) -> bool {
+    match bytes {
+        // In UTF-16 nobody dumps tables.
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => true,
+        bytes => bytes
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(bytes)
+            .trim_ascii_start()
+            .starts_with(b"<"),
+    }
+}
+
+/// An expression with each step that is longer than its field cut down to what it names, the first
+/// value: so Quartz read `0/60` until 2.3, and it refuses to since.
+pub(crate) fn long_steps_cut(cron: &str) -> Option<String> {
+    const LONGEST: [u32; 6] = [59, 59, 23, 31, 12, 7];
+    const FIRST: [&str; 6] = ["0", "0", "0", "1", "1", "1"];
+    let mut fields: Vec<String> = cron.split_ascii_whitespace().map(ToOwned::to_owned).collect();
+    let mut is_cut = false;
+    for ((field, longest), first) in fields.iter_mut().zip(LONGEST).zip(FIRST) {
+        let Some((start, step)) = field.split_once('/') else {
+            continue;
+        };
+        let is_long = step.parse::<u32>().is_ok_and(|step| step > longest);
+        let is_start = start == "*" || start.bytes().all(|b| b.is_ascii_digit());
+        if is_long && is_start {
+            *field = match start {
+                "*" | "" => first.to_owned(),
+                start => start.to_owned(),
+            };
+            is_cut = true;
+        }
+    }
+    is_cut.then(|| fields.join(" "))
+}
+
+/// For the person who meets another expression than the one that stood there.
+pub(crate) fn said_of_long_step(was: &str, is: &str) -> String {
+    format!(
+        "`{was}` has a step longer than its field: Quartz before 2.3 fired as `{is}` does, newer \
+         ones refuse it. It is imported as `{is}`; see what was meant."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_past_its_field_names_the_first_value() {
+        for (cron, expected) in [
+            ("0/60 * * * * ?", Some("0 * * * * ?")),
+            ("*/90 * * * * ?", Some("0 * * * * ?")),
+            ("5 0/60 0/24 * * ?", Some("5 0 0 * * ?")),
+            ("0 0 0 1/32 * ?", Some("0 0 0 1 * ?")),
+            ("0/30 * * * * ?", None),
+            ("0/60,5 * * * * ?", None),
+            ("", None),
+        ] {
+            assert_eq!(long_steps_cut(cron).as_deref(), expected, "{cron}");
+        }
+    }
+}
