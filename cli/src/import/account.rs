@@ -11,7 +11,7 @@ use super::draft::Draft;
 use super::sql::What;
 
 /// Most entries of a source. Neighbours of which the same is to be said are one.
-const ENTRIES_MAX: usize = 500_000;
+const ENTRIES_MAX: usize = 200_000;
 
 /// Longest text of the source that an entry repeats, in characters.
 const SHOWN_CHARS_MAX: usize = 300;
@@ -136,8 +136,7 @@ impl Account {
     /// A source of which nothing can be used: all its lines are bad.
     pub(crate) fn refuse_whole(&mut self, why: impl Into<String>, remedy: impl Into<String>) {
         self.drafts.clear();
-        self.entries =
-            vec![Entry::new(Kind::Bad, 1, self.lines.max(1), "").because(why, remedy)];
+        self.entries = vec![Entry::new(Kind::Bad, 1, self.lines.max(1), "").because(why, remedy)];
     }
 
     pub(crate) fn push(&mut self, entry: Entry) {
@@ -207,7 +206,8 @@ impl Account {
     /// Brings the entries into the order of the source and makes one of neighbours of which the
     /// same is to be said.
     pub(crate) fn settle(&mut self) {
-        self.entries.sort_by_key(|entry| (entry.line, entry.through));
+        self.entries
+            .sort_by_key(|entry| (entry.line, entry.through));
         self.entries.dedup_by(|next, kept| {
             let joins = kept.joins(next);
             if joins {

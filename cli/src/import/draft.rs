@@ -104,7 +104,11 @@ impl Draft {
 
     fn body(&self) -> String {
         let mut text = String::new();
-        comment(&mut text, "", "A new import may overwrite this file until you edit it.");
+        comment(
+            &mut text,
+            "",
+            "A new import may overwrite this file until you edit it.",
+        );
         for line in self.original.lines() {
             text.push_str("#   ");
             text.push_str(&super::account::cut(&harmless(line), 400));

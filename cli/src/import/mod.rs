@@ -23,6 +23,9 @@ mod tree;
 mod write;
 mod xxl;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::Path;
 
 use jobs::{Dialect, Schedule, ScheduleSpec, parse_manifests};
@@ -35,12 +38,12 @@ use self::plan::{Planned, Step};
 use crate::args::{Import, ImportFrom, UserField};
 use crate::failure::Failure;
 use crate::output::{print, talk};
-use crate::text::count;
+use crate::text::{LINE_WIDTH, count, wrap_prose};
 
 /// Longest source read. A dump holds years of history beside its jobs, the others hold jobs alone.
 const DUMP_BYTES_MAX: usize = 512 << 20;
 const OBJECTS_BYTES_MAX: usize = 16 << 20;
-const CRONTAB_BYTES_MAX: usize = 2 << 20;
+const CRONTAB_BYTES_MAX: usize = 1 << 20;
 
 /// What the person said on the command line.
 #[derive(Clone, Debug, Default)]
@@ -83,8 +86,11 @@ pub(crate) fn import(options: &Import) -> Result<(), Failure> {
         accept(&mut account);
         accounts.push(account);
     }
-    let drafts: Vec<&Draft> = accounts.iter().flat_map(|account| &account.drafts).collect();
-    let found = write::read_existing(&options.out, &drafts)?;
+    let drafts: Vec<&Draft> = accounts
+        .iter()
+        .flat_map(|account| &account.drafts)
+        .collect();
+    let found = write::read_existing(&options.out)?;
     let planned = plan::plan(&drafts, &found, options.force);
     refuse_to_overwrite(&options.out, &planned)?;
     let report = report::Report::new(options.from.name(), &accounts, &planned, &found);
@@ -132,7 +138,13 @@ fn judge(options: &Import) -> Result<Asked, Failure> {
             )
         })?;
     }
-    if options.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+    if options
+        .files
+        .iter()
+        .filter(|file| file.as_os_str() == "-")
+        .count()
+        > 1
+    {
         return Err(Failure::bad_input(
             "reading standard input",
             "`-` stands there more than once",
@@ -179,7 +191,9 @@ fn read(
                     "dump only the tables that hold jobs: xxl_job_info and xxl_job_group, or \
                      QRTZ_JOB_DETAILS and QRTZ_*TRIGGERS"
                 }
-                ImportFrom::Crontab | ImportFrom::K8s => "split it, and see that it is the right file",
+                ImportFrom::Crontab | ImportFrom::K8s => {
+                    "split it, and see that it is the right file"
+                }
             },
         ));
     }
@@ -190,9 +204,7 @@ fn read(
         ImportFrom::Xxl => xxl::import_xxl(name, bytes, asked, names),
         ImportFrom::Quartz => quartz::import_quartz(name, bytes, asked, names),
     };
-    account.map_err(|undecided| {
-        Failure::bad_input(undecided.what, undecided.why, undecided.remedy)
-    })
+    account.map_err(|undecided| Failure::bad_input(undecided.what, undecided.why, undecided.remedy))
 }
 
 /// Holds every draft against the parser of manifests. What it refuses is no job.
@@ -224,7 +236,7 @@ fn refuse_to_overwrite(out: &Path, planned: &[Planned]) -> Result<(), Failure> {
             Step::New | Step::Updated | Step::Unchanged | Step::Kept => continue,
         };
         refused += 1;
-        talk(&format!("{}: {why}", out.join(&file.path).display()));
+        talk(&format!("{}:\n    {why}", out.join(&file.path).display()));
     }
     if refused == 0 {
         return Ok(());
@@ -249,22 +261,28 @@ fn subject(accounts: &[Account]) -> String {
 /// What was done and what to do now.
 fn tell(out: &Path, report: &report::Report) {
     let place = out.display();
-    let steps = report.steps();
+    let say = |text: &str| talk(&wrap_prose(text, LINE_WIDTH).join("\n"));
     if report.manifests() == 0 {
-        talk(&format!("no manifest was written; the account is in {place}/report.json"));
-        return;
-    }
-    talk(&format!(
-        "{} in {place} ({steps}); every line is accounted for in {place}/report.json",
-        count(report.manifests() as u64, "manifest"),
-    ));
-    for path in report.left_over() {
-        talk(&format!(
-            "{place}/{path}: its source has it no more; delete it, or the old job and a new one \
-             for the same work may both run"
+        say(&format!(
+            "no manifest was written; every line is accounted for in {place}/report.json"
+        ));
+    } else {
+        say(&format!(
+            "{} in {place} ({}); every line is accounted for in {place}/report.json",
+            count(report.manifests() as u64, "manifest"),
+            report.steps()
         ));
     }
-    talk(&format!(
-        "they begin paused: look them through, `matins apply -f {place}`, then `matins resume JOB`"
-    ));
+    for path in report.left_over() {
+        talk(&format!(
+            "{place}/{path}:\n    its source has it no more: delete file and job, or see that \
+             both may stay"
+        ));
+    }
+    if report.manifests() > 0 {
+        say(&format!(
+            "all begin paused: look them through, `matins apply -f {place}`, then `matins resume \
+             JOB`"
+        ));
+    }
 }

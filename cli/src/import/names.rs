@@ -62,7 +62,7 @@ pub(crate) fn slug(text: &str, bytes_max: usize) -> String {
 /// lost of it.
 pub(crate) fn of_source(given: &str, digested: &[&str]) -> String {
     let whole = slug(given, NAME_PART_BYTES_MAX);
-    if whole == given {
+    if whole == given && !whole.is_empty() {
         return whole;
     }
     with_digest(given, digested)
@@ -85,7 +85,11 @@ pub(crate) fn digest(texts: &[&str], digits: usize) -> String {
         hasher.update((text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     }
-    let mut digest: String = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    let mut digest: String = hasher
+        .finalize()
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
     digest.truncate(digits);
     digest
 }
@@ -103,7 +107,16 @@ mod tests {
     #[test]
     fn every_text_gives_a_name() {
         let long = "x".repeat(200);
-        for text in ["backup", "Backup DB!", "", "..", "对账", "-a-", &long, "a b  c"] {
+        for text in [
+            "backup",
+            "Backup DB!",
+            "",
+            "..",
+            "对账",
+            "-a-",
+            &long,
+            "a b  c",
+        ] {
             for name in [of_source(text, &[text]), with_digest(text, &[text])] {
                 let mut names = Names::default();
                 for _ in 0..12 {

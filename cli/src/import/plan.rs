@@ -37,7 +37,7 @@ pub(crate) struct Planned {
 pub(crate) type Existing = BTreeMap<String, Option<String>>;
 
 /// `namespace/name.yaml`; both are parts of a job's name, and lead out of no directory.
-pub(crate) fn path_of(draft: &Draft) -> String {
+fn path_of(draft: &Draft) -> String {
     format!("{}.yaml", draft.name)
 }
 
@@ -130,7 +130,10 @@ mod tests {
     fn what_the_source_lost_is_told() {
         let existing: Existing = [
             ("cron/a.yaml".to_owned(), Some(draft("@daily", 1).render())),
-            ("cron/mine.yaml".to_owned(), Some("name: cron/mine".to_owned())),
+            (
+                "cron/mine.yaml".to_owned(),
+                Some("name: cron/mine".to_owned()),
+            ),
         ]
         .into();
         let sources = ["crontab f".to_owned()];

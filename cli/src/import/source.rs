@@ -39,7 +39,9 @@ pub(crate) fn count_lines(bytes: &[u8]) -> u32 {
 /// The bytes as text, and what to tell of how they became it.
 pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Option<&'static str>), &'static str> {
     let wide = |from_bytes: fn([u8; 2]) -> u16| {
-        let units = bytes[2..].chunks_exact(2).map(|pair| from_bytes([pair[0], pair[1]]));
+        let units = bytes[2..]
+            .chunks_exact(2)
+            .map(|pair| from_bytes([pair[0], pair[1]]));
         let text: String = char::decode_utf16(units)
             .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
             .collect();
@@ -58,7 +60,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(String, Option<&'static str>), &'s
         Ok(text) => Ok((text.to_owned(), None)),
         Err(_) => Ok((
             latin1(bytes),
-            Some("the file is not in UTF-8: letters beyond ASCII were read as Latin-1 and may be others"),
+            Some(
+                "the file is not in UTF-8: letters beyond ASCII were read as Latin-1 and may be others",
+            ),
         )),
     }
 }

@@ -107,7 +107,11 @@ pub(crate) struct Dump<'a> {
 impl<'a> Dump<'a> {
     /// `wanted` is asked with the name of a table, in small letters and without its schema.
     /// `backslash`: whether in a text it takes the next character's meaning away, as in MySQL.
-    pub(crate) fn new(bytes: &'a [u8], backslash: bool, wanted: &'a dyn Fn(&str) -> bool) -> Dump<'a> {
+    pub(crate) fn new(
+        bytes: &'a [u8],
+        backslash: bool,
+        wanted: &'a dyn Fn(&str) -> bool,
+    ) -> Dump<'a> {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         Dump {
             lexer: Lexer {
@@ -134,7 +138,11 @@ impl<'a> Dump<'a> {
         self.lexer.skip_space();
         let (line, last) = (self.told + 1, self.lexer.line - 1);
         // Where the next thing begins in a line that is told already, none is between.
-        let last = if self.lexer.is_at_end() { self.lexer.last_line() } else { last };
+        let last = if self.lexer.is_at_end() {
+            self.lexer.last_line()
+        } else {
+            last
+        };
         (line <= last).then(|| {
             self.told = last;
             Piece {
@@ -154,14 +162,11 @@ impl<'a> Dump<'a> {
             Some(Ok(())) => What::Comment,
             Some(Err(why)) => What::Unreadable(why),
             None if self.lexer.is_at_end() => return None,
-            None => self
-                .statement()
-                .unwrap_or_else(|why| {
-                    // The text that is not closed reaches to the end.
-                    self.lexer.at = self.lexer.bytes.len();
-                    self.lexer.line = self.lexer.last_line();
-                    What::Unreadable(why)
-                }),
+            None => self.statement().unwrap_or_else(|why| {
+                // What is not closed reaches to the end.
+                self.lexer.advance(self.lexer.rest().len());
+                What::Unreadable(why)
+            }),
         };
         let through = self.lexer.line_before().max(line);
         self.told = through;
@@ -199,7 +204,8 @@ impl<'a> Dump<'a> {
     fn insert(&mut self) -> Result<What, String> {
         let table = loop {
             match self.lexer.token()? {
-                Token::Word(word) if is_one_of(word, &["INTO", "IGNORE", "LOW_PRIORITY", "DELAYED"]) => {}
+                Token::Word(word)
+                    if is_one_of(word, &["INTO", "IGNORE", "LOW_PRIORITY", "DELAYED"]) => {}
                 token @ (Token::Word(_) | Token::Name(_)) => break self.table(token)?,
                 Token::End => return Ok(What::Statement("INSERT".to_owned())),
                 _ => {
@@ -231,7 +237,9 @@ impl<'a> Dump<'a> {
                 }
                 Token::Sign(b',') => {}
                 // `ON DUPLICATE KEY`, `ON CONFLICT`, `RETURNING`, `SELECT`, `OVERRIDING SYSTEM VALUE`.
-                Token::Word(word) if before_values || is_one_of(word, &["ON", "RETURNING", "AS"]) => {
+                Token::Word(word)
+                    if before_values || is_one_of(word, &["ON", "RETURNING", "AS"]) =>
+                {
                     if is_one_of(word, &["SELECT", "ON", "RETURNING", "AS", "SET"]) {
                         self.lexer.skip_statement()?;
                         break;
@@ -329,7 +337,9 @@ impl<'a> Dump<'a> {
                         word,
                         &["TEMPORARY", "UNLOGGED", "GLOBAL", "IF", "NOT", "EXISTS"],
                     ) => {}
-                token @ (Token::Word(_) | Token::Name(_)) if is_table => break self.table(token)?,
+                token @ (Token::Word(_) | Token::Name(_)) if is_table => {
+                    break self.table(token)?;
+                }
                 Token::End => return Ok(What::Statement("CREATE".to_owned())),
                 _ => {
                     self.lexer.skip_statement()?;
@@ -367,8 +377,16 @@ impl<'a> Dump<'a> {
                 Token::Name(_) if is_first && depth == 1 => columns.push(name_of(&token)),
                 Token::Word(word) if is_first && depth == 1 => {
                     let keys = [
-                        "PRIMARY", "KEY", "UNIQUE", "INDEX", "CONSTRAINT", "FOREIGN", "FULLTEXT",
-                        "CHECK", "SPATIAL", "EXCLUDE",
+                        "PRIMARY",
+                        "KEY",
+                        "UNIQUE",
+                        "INDEX",
+                        "CONSTRAINT",
+                        "FOREIGN",
+                        "FULLTEXT",
+                        "CHECK",
+                        "SPATIAL",
+                        "EXCLUDE",
                     ];
                     if !is_one_of(word, &keys) {
                         columns.push(name_of(&token));
@@ -498,7 +516,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn last_line(&self) -> u32 {
-        self.line + u32::try_from(memchr::memchr_iter(b'\n', &self.bytes[self.at..]).count()).unwrap_or(u32::MAX)
+        self.line
+            + u32::try_from(memchr::memchr_iter(b'\n', &self.bytes[self.at..]).count())
+                .unwrap_or(u32::MAX)
             - u32::from(self.bytes.last() == Some(&b'\n'))
     }
 
@@ -533,7 +553,9 @@ impl<'a> Lexer<'a> {
             let Some(length) = memchr::memmem::find(&rest[2..], b"*/") else {
                 let line = self.line;
                 self.advance(rest.len());
-                return Some(Err(format!("the comment that begins in line {line} is not closed")));
+                return Some(Err(format!(
+                    "the comment that begins in line {line} is not closed"
+                )));
             };
             self.advance(length + 4);
             return Some(Ok(()));
@@ -572,6 +594,11 @@ impl<'a> Lexer<'a> {
             }
             b if is_word(b) => {
                 let length = rest.iter().take_while(|&&b| is_word(b)).count();
+                // A delimiter of one's own, as `$$`, may be made of what words are made of.
+                let length = match memchr::memmem::find(&rest[..length], &self.delimiter) {
+                    Some(end) if end > 0 => end,
+                    _ => length,
+                };
                 self.advance(length);
                 Token::Word(&rest[..length])
             }
@@ -657,7 +684,9 @@ fn value_of(tokens: &[Token], backslash: bool) -> Value {
             }
         }
         // `'text'::type`.
-        [Token::Text(text), Token::Sign(b':'), ..] => Value::Text(decoded(&unquoted(text, backslash))),
+        [Token::Text(text), Token::Sign(b':'), ..] => {
+            Value::Text(decoded(&unquoted(text, backslash)))
+        }
         tokens => {
             let words: Vec<String> = tokens
                 .iter()

@@ -24,7 +24,10 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// Text, and whether it stands without quotes, so that `null` and `true` may be no text.
-    Scalar { text: String, plain: bool },
+    Scalar {
+        text: String,
+        plain: bool,
+    },
     List(Vec<Node>),
     Map(Vec<(String, Node)>),
 }
@@ -326,15 +329,19 @@ mod tests {
             ("\n# only a comment\n", &[(1, 2)]),
             ("a: |\n  ---x\n--- b\n", &[(1, 2), (3, 3)]),
         ] {
-            let found: Vec<(u32, u32)> =
-                documents(text).iter().map(|d| (d.line, d.through)).collect();
+            let found: Vec<(u32, u32)> = documents(text)
+                .iter()
+                .map(|d| (d.line, d.through))
+                .collect();
             assert_eq!(found, expected, "{text:?}");
         }
     }
 
     #[test]
     fn anchors_and_merge_keys() {
-        let node = one("a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\ne: *x\nf: null\n").unwrap().unwrap();
+        let node = one("a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3}\ne: *x\nf: null\n")
+            .unwrap()
+            .unwrap();
         for (path, expected) in [
             (&["d", "b"][..], Some("1")),
             (&["d", "c"], Some("3")),
@@ -352,11 +359,13 @@ mod tests {
             let aliases = vec![format!("*a{}", i - 1); 10].join(", ");
             bomb.push_str(&format!("a{i}: &a{i} [{aliases}]\n"));
         }
+        let nested: String = (0..100).map(|i| format!("{}a:\n", " ".repeat(i))).collect();
         for (text, word) in [
             (bomb, "too many nodes"),
-            ("[".repeat(100_000), "deeper"),
-            ("{a: ".repeat(100_000), "deeper"),
-            ("- ".repeat(100_000), "deeper"),
+            ("[".repeat(100_000), "limit"),
+            ("{a: ".repeat(100_000), "limit"),
+            (nested, "deeper"),
+            ("- ".repeat(1000), "deeper"),
             ("a: &a [*a]".to_owned(), "contains it"),
             ("{{ .Values.x }}: 1".to_owned(), "name of a field"),
             ("a: [".to_owned(), "no YAML"),

@@ -6,15 +6,14 @@ use std::path::Path;
 
 use jobs::manifest::FILE_BYTES_MAX;
 
-use super::draft::Draft;
-use super::plan::{Existing, Planned, Step, path_of};
+use super::plan::{Existing, Planned, Step};
 use super::report::Report;
 use crate::failure::Failure;
 
 const REPORT: &str = "report.json";
 
-/// What stands at the places of these manifests, and beside them in their namespaces.
-pub(crate) fn read_existing(out: &Path, drafts: &[&Draft]) -> Result<Existing, Failure> {
+/// What stands in the directory already: the manifests of every namespace.
+pub(crate) fn read_existing(out: &Path) -> Result<Existing, Failure> {
     let mut existing = Existing::new();
     let told = |error: &io::Error| {
         Failure::of_error(
@@ -35,8 +34,6 @@ pub(crate) fn read_existing(out: &Path, drafts: &[&Draft]) -> Result<Existing, F
             }
         }
     }
-    // A name that is no text is in no list.
-    debug_assert!(drafts.iter().all(|draft| path_of(draft).is_ascii()));
     Ok(existing)
 }
 
@@ -48,7 +45,11 @@ fn list(directory: &Path) -> io::Result<Vec<String>> {
         Err(error) => return Err(error),
     };
     entries
-        .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
+        .filter_map(|entry| {
+            entry
+                .map(|entry| entry.file_name().into_string().ok())
+                .transpose()
+        })
         .collect()
 }
 
@@ -91,11 +92,13 @@ pub(crate) fn execute(
     write_whole(&place, &text)
 }
 
-/// Whether nothing stands there, or a report.
+/// Whether nothing stands there, or a report, which is known by how it begins: it may be long.
 fn may_replace(report: &Path) -> bool {
-    match fs::read(report) {
-        Ok(bytes) => serde_json::from_slice::<serde_json::Value>(&bytes)
-            .is_ok_and(|json| json.get("imported_from").is_some()),
+    let mut head = String::new();
+    match File::open(report) {
+        Ok(file) => {
+            file.take(64).read_to_string(&mut head).is_ok() && head.contains("\"imported_from\"")
+        }
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }

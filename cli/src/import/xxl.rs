@@ -18,24 +18,74 @@ use super::{Asked, Undecided};
 /// Columns of `xxl_job_info` where a dump does not name them: from 2.3 on, and before.
 const JOB_INFO: [&[&str]; 2] = [
     &[
-        "id", "job_group", "job_desc", "add_time", "update_time", "author", "alarm_email",
-        "schedule_type", "schedule_conf", "misfire_strategy", "executor_route_strategy",
-        "executor_handler", "executor_param", "executor_block_strategy", "executor_timeout",
-        "executor_fail_retry_count", "glue_type", "glue_source", "glue_remark", "glue_updatetime",
-        "child_jobid", "trigger_status", "trigger_last_time", "trigger_next_time",
+        "id",
+        "job_group",
+        "job_desc",
+        "add_time",
+        "update_time",
+        "author",
+        "alarm_email",
+        "schedule_type",
+        "schedule_conf",
+        "misfire_strategy",
+        "executor_route_strategy",
+        "executor_handler",
+        "executor_param",
+        "executor_block_strategy",
+        "executor_timeout",
+        "executor_fail_retry_count",
+        "glue_type",
+        "glue_source",
+        "glue_remark",
+        "glue_updatetime",
+        "child_jobid",
+        "trigger_status",
+        "trigger_last_time",
+        "trigger_next_time",
     ],
     &[
-        "id", "job_group", "job_cron", "job_desc", "add_time", "update_time", "author",
-        "alarm_email", "executor_route_strategy", "executor_handler", "executor_param",
-        "executor_block_strategy", "executor_timeout", "executor_fail_retry_count", "glue_type",
-        "glue_source", "glue_remark", "glue_updatetime", "child_jobid", "trigger_status",
-        "trigger_last_time", "trigger_next_time",
+        "id",
+        "job_group",
+        "job_cron",
+        "job_desc",
+        "add_time",
+        "update_time",
+        "author",
+        "alarm_email",
+        "executor_route_strategy",
+        "executor_handler",
+        "executor_param",
+        "executor_block_strategy",
+        "executor_timeout",
+        "executor_fail_retry_count",
+        "glue_type",
+        "glue_source",
+        "glue_remark",
+        "glue_updatetime",
+        "child_jobid",
+        "trigger_status",
+        "trigger_last_time",
+        "trigger_next_time",
     ],
 ];
 
 const JOB_GROUP: [&[&str]; 2] = [
-    &["id", "app_name", "title", "address_type", "address_list", "update_time"],
-    &["id", "app_name", "title", "order", "address_type", "address_list"],
+    &[
+        "id",
+        "app_name",
+        "title",
+        "address_type",
+        "address_list",
+        "update_time",
+    ],
+    &[
+        "id",
+        "app_name",
+        "title",
+        "order",
+        "address_type",
+        "address_list",
+    ],
 ];
 
 /// The longest that a manifest lets run: 31 days.
@@ -63,8 +113,10 @@ pub(crate) fn import_xxl(
     let mut dump = Dump::new(bytes, true, &wanted);
     let mut jobs: Vec<Row> = Vec::new();
     let mut groups: BTreeMap<String, String> = BTreeMap::new();
+    let mut is_of_xxl = false;
     for piece in dump.by_ref() {
         let (line, through) = (piece.line, piece.through);
+        is_of_xxl |= matches!(&piece.what, What::Create { table } | What::Rows { table, .. } if is_job_info(table));
         match piece.what {
             What::Rows { table, rows } if is_job_info(&table) => {
                 account.push(Entry::new(Kind::Frame, line, through, "INSERT"));
@@ -77,7 +129,9 @@ pub(crate) fn import_xxl(
                 );
                 for row in rows {
                     let columns = row.named(&JOB_GROUP).unwrap_or_default();
-                    if let (Some(id), Some(name)) = (text(&columns, "id"), text(&columns, "app_name")) {
+                    if let (Some(id), Some(name)) =
+                        (text(&columns, "id"), text(&columns, "app_name"))
+                    {
                         groups.insert(id.to_owned(), name.to_owned());
                     }
                 }
@@ -87,6 +141,13 @@ pub(crate) fn import_xxl(
         if account.is_overfull() {
             return Ok(account);
         }
+    }
+    if !is_of_xxl && account.bad().next().is_none() {
+        account.refuse_whole(
+            "there is no table xxl_job_info in it",
+            "dump it: `mysqldump xxl_job xxl_job_info xxl_job_group`",
+        );
+        return Ok(account);
     }
     if dump.is_full() {
         account.refuse_whole(
@@ -161,17 +222,17 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(
-        &self,
-        row: &Row,
-        names: &mut Names,
-        account: &mut Account,
-    ) -> Result<(), Undecided> {
+    fn read(&self, row: &Row, names: &mut Names, account: &mut Account) -> Result<(), Undecided> {
         let Some(columns) = row.named(&JOB_INFO) else {
-            account.push(Entry::new(Kind::Bad, row.line, row.through, "a row of xxl_job_info").because(
-                format!("it has {} values, and nothing says of which columns", row.values.len()),
-                "dump with `mysqldump --complete-insert`, or with the CREATE TABLE before it",
-            ));
+            account.push(
+                Entry::new(Kind::Bad, row.line, row.through, "a row of xxl_job_info").because(
+                    format!(
+                        "it has {} values, and nothing says of which columns",
+                        row.values.len()
+                    ),
+                    "dump with `mysqldump --complete-insert`, or with the CREATE TABLE before it",
+                ),
+            );
             return Ok(());
         };
         let shown = format!(
@@ -185,8 +246,14 @@ impl Reader<'_> {
                 .reading("schedule_type", kind_of(&columns))
                 .reading("schedule_conf", conf_of(&columns))
                 .reading("misfire_strategy", text(&columns, "misfire_strategy"))
-                .reading("executor_route_strategy", text(&columns, "executor_route_strategy"))
-                .reading("executor_block_strategy", text(&columns, "executor_block_strategy"))
+                .reading(
+                    "executor_route_strategy",
+                    text(&columns, "executor_route_strategy"),
+                )
+                .reading(
+                    "executor_block_strategy",
+                    text(&columns, "executor_block_strategy"),
+                )
                 .reading("trigger_status", text(&columns, "trigger_status"))
         };
         let conf = conf_of(&columns).unwrap_or_default();
@@ -237,7 +304,11 @@ impl Reader<'_> {
         self.note_what_stays(columns, &mut decide);
         let namespace = self.asked.namespace.as_deref().unwrap_or("xxl");
         let desc = get("job_desc").unwrap_or("");
-        let number = |name| get(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let number = |name| {
+            get(name)
+                .and_then(|text| text.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
         let retries = number("executor_fail_retry_count");
         let owner = match (&self.asked.owner, get("author"), get("alarm_email")) {
             (Some(owner), _, _) => Said::new(owner, ""),
@@ -283,7 +354,10 @@ impl Reader<'_> {
                 0 => Said::new("{ at_most: 0 }", "executor_fail_retry_count: 0"),
                 n => Said::new(
                     format!("{{ at_most: {}, backoff: [1s] }}", n.min(5)),
-                    format!("executor_fail_retry_count: {n}{}", if n > 5 { "; 5 is the most here" } else { "" }),
+                    format!(
+                        "executor_fail_retry_count: {n}{}",
+                        if n > 5 { "; 5 is the most here" } else { "" }
+                    ),
                 ),
             },
             exec,
@@ -325,10 +399,16 @@ impl Reader<'_> {
             }
             exec.extend([literal(param), "{shard}".to_owned(), "{shards}".to_owned()]);
             decide.push("The script stood in xxl-job's database: put it into a file of its own, under version control.".to_owned());
-            return (exec, "the script, its parameter, shard and shards".to_owned());
+            return (
+                exec,
+                "the script, its parameter, shard and shards".to_owned(),
+            );
         }
         let (place, what) = match kind {
-            "BEAN" => ("/PUT-HERE/what-runs-the-handler", "a method of an executor, by its handler"),
+            "BEAN" => (
+                "/PUT-HERE/what-runs-the-handler",
+                "a method of an executor, by its handler",
+            ),
             _ => ("/PUT-HERE/what-runs-the-script", "a script of the executor"),
         };
         let handler = get("executor_handler").unwrap_or(kind);

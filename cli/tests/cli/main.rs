@@ -5,6 +5,7 @@
 
 mod asking;
 mod dev;
+mod import;
 mod manifests;
 mod next;
 mod parts;

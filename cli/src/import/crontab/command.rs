@@ -140,15 +140,25 @@ fn parts_of(line: &str) -> Vec<&str> {
 /// The words that say what a command does: nothing of one that only asks or prepares.
 fn working_words(part: &str) -> Vec<&str> {
     const ASKS: [&str; 16] = [
-        "test", "[", "[[", "cd", ".", "source", "export", "set", "sleep", "true", "umask", "ulimit",
-        "exit", "fi", "done", "command",
+        "test", "[", "[[", "cd", ".", "source", "export", "set", "sleep", "true", "umask",
+        "ulimit", "exit", "fi", "done", "command",
     ];
     const LEADS: [&str; 17] = [
         "then", "else", "do", "{", "(", "!", "exec", "nice", "ionice", "nohup", "timeout", "sudo",
         "env", "time", "chronic", "setsid", "eval",
     ];
     const READS_A_PROGRAM: [&str; 12] = [
-        "sh", "bash", "dash", "zsh", "ksh", "python", "python3", "perl", "php", "ruby", "node",
+        "sh",
+        "bash",
+        "dash",
+        "zsh",
+        "ksh",
+        "python",
+        "python3",
+        "perl",
+        "php",
+        "ruby",
+        "node",
         "run-parts",
     ];
     let mut words = part.split_ascii_whitespace().peekable();
@@ -172,7 +182,11 @@ fn working_words(part: &str) -> Vec<&str> {
         return Vec::new();
     }
     let base = program.rsplit('/').next().unwrap_or(program);
-    let takes = if READS_A_PROGRAM.contains(&base) { 3 } else { 2 };
+    let takes = if READS_A_PROGRAM.contains(&base) {
+        3
+    } else {
+        2
+    };
     words
         .enumerate()
         .filter(|(i, word)| *i == 0 || !word.starts_with('-'))
@@ -201,7 +215,11 @@ mod tests {
             ("find . -exec rm {} \\;", "find . -exec rm {} \\;", None),
             ("cat%one", "cat", Some("one\n")),
             ("cat%one%two%", "cat", Some("one\ntwo\n")),
-            ("cat > b%one\\\\two\\%%three%", "cat > b", Some("one\\\\two%\nthree\n")),
+            (
+                "cat > b%one\\\\two\\%%three%",
+                "cat > b",
+                Some("one\\\\two%\nthree\n"),
+            ),
             ("cat%", "cat", None),
             ("a\\", "a\\", None),
         ] {
@@ -239,11 +257,26 @@ mod tests {
     fn a_job_is_called_by_what_does_the_work() {
         for (line, expected) in [
             ("/usr/sbin/logadm", "logadm"),
-            ("command -v debian-sa1 > /dev/null && debian-sa1 1 1", "debian-sa1-1"),
-            ("[ -x /usr/sbin/ganeti-cleaner ] && /usr/sbin/ganeti-cleaner node", "ganeti-cleaner-node"),
-            ("test -e /run/systemd/system || SERVICE_MODE=1 /sbin/e2scrub_all -A -r", "e2scrub_all"),
-            ("if [ -x /a ]; then nice -n10 /usr/sbin/logcheck; fi", "logcheck"),
-            ("cd / && run-parts --report /etc/cron.hourly", "run-parts-cron.hourly"),
+            (
+                "command -v debian-sa1 > /dev/null && debian-sa1 1 1",
+                "debian-sa1-1",
+            ),
+            (
+                "[ -x /usr/sbin/ganeti-cleaner ] && /usr/sbin/ganeti-cleaner node",
+                "ganeti-cleaner-node",
+            ),
+            (
+                "test -e /run/systemd/system || SERVICE_MODE=1 /sbin/e2scrub_all -A -r",
+                "e2scrub_all",
+            ),
+            (
+                "if [ -x /a ]; then nice -n10 /usr/sbin/logcheck; fi",
+                "logcheck",
+            ),
+            (
+                "cd / && run-parts --report /etc/cron.hourly",
+                "run-parts-cron.hourly",
+            ),
             ("php /var/www/cron.php >/dev/null", "php-cron"),
             ("timeout 5m /opt/backup.sh --all", "backup"),
             ("/bin/sh do_the_thing", "sh-do_the_thing"),

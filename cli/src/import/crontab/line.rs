@@ -102,7 +102,9 @@ fn parse_line(line: &[u8]) -> What {
             "delete it",
         );
     }
-    if let Some((name, value)) = parse_setting(text) {
+    // `<%= @minute %>` has the form of a setting too.
+    let is_template = text.starts_with(['<', '{', '$', '%']);
+    if let Some((name, value)) = parse_setting(text).filter(|_| !is_template) {
         return What::Setting { name, value };
     }
     parse_entry(text)
@@ -245,7 +247,11 @@ mod tests {
     #[test]
     fn entries_are_fields_and_the_rest() {
         for (line, schedule, rest) in [
-            ("*/5 * * * *\troot  run  it ", "*/5 * * * *", "root  run  it "),
+            (
+                "*/5 * * * *\troot  run  it ",
+                "*/5 * * * *",
+                "root  run  it ",
+            ),
             (" 1 2\t3  4 5 a", "1 2 3 4 5", "a"),
             ("@daily a b", "@daily", "a b"),
             ("-*/15 * * * * root a", "*/15 * * * *", "root a"),

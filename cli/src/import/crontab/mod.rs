@@ -22,7 +22,12 @@ use super::names::{Names, with_digest};
 use super::{Asked, Undecided};
 
 /// Settings of cron's mail, which nobody sends here.
-const OF_MAIL: [&str; 4] = ["MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING"];
+const OF_MAIL: [&str; 4] = [
+    "MAILTO",
+    "MAILFROM",
+    "CONTENT_TYPE",
+    "CONTENT_TRANSFER_ENCODING",
+];
 
 /// Shells that read `-c` and a here-document.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"];
@@ -65,6 +70,9 @@ pub(crate) fn import_crontab(
     };
     for line in &crontab.lines {
         reader.read(line, &mut around, names, &mut account)?;
+        if account.is_overfull() {
+            return Ok(account);
+        }
     }
     note_the_whole(&crontab, &mut account);
     account.settle();
@@ -118,7 +126,10 @@ fn note_the_whole(crontab: &Crontab, account: &mut Account) {
         |line| matches!(&line.what, What::Setting { value, .. } if value.is_empty() && line.text.trim_end().ends_with('=')),
     );
     let why = match (account.bad().next(), empty) {
-        (Some(bad), _) => Some(format!("of line {}: one that it cannot read is enough", bad.line)),
+        (Some(bad), _) => Some(format!(
+            "of line {}: one that it cannot read is enough",
+            bad.line
+        )),
         (None, Some(line)) => Some(format!(
             "of line {}: it wants quotes about an empty value",
             line.number
@@ -305,7 +316,10 @@ impl Reader<'_> {
             (None, None, None) => Said::new("unknown", "put the team that is asked"),
         };
         let purpose = match comment {
-            "" => format!("Imported from a crontab: {}", super::account::cut(job.text, 200)),
+            "" => format!(
+                "Imported from a crontab: {}",
+                super::account::cut(job.text, 200)
+            ),
             comment => super::account::cut(comment, 400),
         };
         let mut read = vec![("schedule", job.schedule.to_owned())];
@@ -322,7 +336,10 @@ impl Reader<'_> {
             cron: job.schedule.to_owned(),
             timezone: Said::new(&job.timezone, &job.zone_why),
             misfire: Said::new("{ policy: skip, after: 60s }", "cron runs nothing later"),
-            overlap: Said::new("allow", "as cron: beside the run before. Mostly `forbid` is meant"),
+            overlap: Said::new(
+                "allow",
+                "as cron: beside the run before. Mostly `forbid` is meant",
+            ),
             expected_duration: expected_duration_unsaid(),
             timeout: timeout_unsaid(),
             retry: Said::new("{ at_most: 0 }", "cron tries nothing again"),
@@ -391,9 +408,17 @@ fn exec(
     let mut arguments = Vec::new();
     if !environment.is_empty() {
         arguments.push("/usr/bin/env".to_owned());
-        arguments.extend(environment.iter().map(|(n, v)| literal(&format!("{n}={v}"))));
+        arguments.extend(
+            environment
+                .iter()
+                .map(|(n, v)| literal(&format!("{n}={v}"))),
+        );
     }
-    if command.line.split_ascii_whitespace().any(|w| w.ends_with("run-parts")) {
+    if command
+        .line
+        .split_ascii_whitespace()
+        .any(|w| w.ends_with("run-parts"))
+    {
         decide.push("run-parts runs a directory of programs: a job for each would be retried, timed and seen alone.".to_owned());
     }
     if is_in_background(&command.line) {
@@ -408,7 +433,10 @@ fn exec(
             remark: String::new(),
         });
     }
-    let shell = around.settings.get("SHELL").map_or("/bin/sh", String::as_str);
+    let shell = around
+        .settings
+        .get("SHELL")
+        .map_or("/bin/sh", String::as_str);
     let reads_here = SHELLS.contains(&shell.rsplit('/').next().unwrap_or(shell));
     let mut script = String::new();
     if reads_here && (job.user.is_some() || around.settings.contains_key("HOME")) {
@@ -420,7 +448,9 @@ fn exec(
         Some(input) if reads_here => script.push_str(&with_input(&command.line, input)),
         Some(_) => {
             return Err((
-                format!("what stands behind `%` is standard input, which `{shell}` cannot be given"),
+                format!(
+                    "what stands behind `%` is standard input, which `{shell}` cannot be given"
+                ),
                 "put the command into a script of its own".to_owned(),
             ));
         }
@@ -439,7 +469,10 @@ fn exec(
 }
 
 fn is_utc(zone: &str) -> bool {
-    matches!(zone, "UTC" | "Etc/UTC" | "Etc/GMT" | "GMT" | "Zulu" | "Etc/Zulu" | "UCT" | "Etc/UCT")
+    matches!(
+        zone,
+        "UTC" | "Etc/UTC" | "Etc/GMT" | "GMT" | "Zulu" | "Etc/Zulu" | "UCT" | "Etc/UCT"
+    )
 }
 
 /// What becomes of a setting, for the report.
@@ -461,10 +494,16 @@ fn what_becomes_of(name: &str, value: &str) -> String {
 fn says_something(comment: &str) -> bool {
     let letters = comment.chars().filter(|c| c.is_alphabetic()).count();
     let words: Vec<&str> = comment.split_ascii_whitespace().collect();
-    let names_fields = ["min", "hour", "dom", "mon", "dow", "command", "mday", "wday"]
-        .iter()
-        .filter(|field| words.iter().any(|word| word.to_lowercase().starts_with(**field)))
-        .count();
+    let names_fields = [
+        "min", "hour", "dom", "mon", "dow", "command", "mday", "wday",
+    ]
+    .iter()
+    .filter(|field| {
+        words
+            .iter()
+            .any(|word| word.to_lowercase().starts_with(**field))
+    })
+    .count();
     let is_job = words.len() > 5 && words[..5].iter().all(|word| is_of_time(word));
     letters * 2 > comment.len() && names_fields < 3 && !is_job
 }

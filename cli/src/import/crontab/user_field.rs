@@ -17,9 +17,14 @@ pub(crate) enum UserField {
 pub(crate) enum Verdict {
     Is(UserField),
     /// Lines that say there is one, and lines that say there is none.
-    Disputed { yes: u32, no: u32 },
+    Disputed {
+        yes: u32,
+        no: u32,
+    },
     /// The first line that could be either.
-    Unknown { line: u32 },
+    Unknown {
+        line: u32,
+    },
 }
 
 /// Users that exist nearly everywhere, and are no programs.
@@ -31,14 +36,94 @@ const USERS: [&str; 30] = [
 
 /// Programs that are written without their path, and are hardly users.
 const PROGRAMS: [&str; 88] = [
-    "sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh", "fish", "env", "exec", "cd", "test", "if",
-    "for", "while", "case", "until", "export", "set", "source", "eval", "time", "true", "false",
-    "sleep", "echo", "printf", "cat", "cp", "mv", "rm", "ln", "mkdir", "touch", "chmod", "chown",
-    "find", "grep", "sed", "awk", "sort", "tar", "gzip", "xz", "zip", "dd", "date", "df", "du",
-    "ps", "kill", "killall", "pkill", "nice", "ionice", "nohup", "timeout", "flock", "sudo", "su",
-    "runuser", "setsid", "chronic", "run-parts", "rsync", "scp", "ssh", "curl", "wget", "lynx",
-    "fetch", "php", "python", "python2", "python3", "perl", "ruby", "node", "npm", "java", "go",
-    "make", "docker", "podman", "kubectl", "aws", "systemctl", "service",
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "csh",
+    "tcsh",
+    "fish",
+    "env",
+    "exec",
+    "cd",
+    "test",
+    "if",
+    "for",
+    "while",
+    "case",
+    "until",
+    "export",
+    "set",
+    "source",
+    "eval",
+    "time",
+    "true",
+    "false",
+    "sleep",
+    "echo",
+    "printf",
+    "cat",
+    "cp",
+    "mv",
+    "rm",
+    "ln",
+    "mkdir",
+    "touch",
+    "chmod",
+    "chown",
+    "find",
+    "grep",
+    "sed",
+    "awk",
+    "sort",
+    "tar",
+    "gzip",
+    "xz",
+    "zip",
+    "dd",
+    "date",
+    "df",
+    "du",
+    "ps",
+    "kill",
+    "killall",
+    "pkill",
+    "nice",
+    "ionice",
+    "nohup",
+    "timeout",
+    "flock",
+    "sudo",
+    "su",
+    "runuser",
+    "setsid",
+    "chronic",
+    "run-parts",
+    "rsync",
+    "scp",
+    "ssh",
+    "curl",
+    "wget",
+    "lynx",
+    "fetch",
+    "php",
+    "python",
+    "python2",
+    "python3",
+    "perl",
+    "ruby",
+    "node",
+    "npm",
+    "java",
+    "go",
+    "make",
+    "docker",
+    "podman",
+    "kubectl",
+    "aws",
+    "systemctl",
+    "service",
 ];
 
 /// Hears the lines, and before them the place where the file stands.
@@ -105,8 +190,8 @@ fn witness(rest: &str) -> Option<Witness> {
         || PROGRAMS.contains(&second)
         || second.contains('=');
     // `backup-tool -v`: a program and its option.
-    let is_argument = second.starts_with(['-', '>', '<', '|', '&', ';', '+', '*'])
-        || second.starts_with("2>");
+    let is_argument =
+        second.starts_with(['-', '>', '<', '|', '&', ';', '+', '*']) || second.starts_with("2>");
     Some(match (is_command, is_argument) {
         (_, true) => Witness::Program,
         (true, false) => Witness::LikelyUser,
@@ -141,13 +226,19 @@ mod tests {
         for (lines, expected) in [
             ("* * * * * root run\n", is(UserField::Yes)),
             ("* * * * * /usr/bin/run\n", is(UserField::No)),
-            ("* * * * * logcheck if [ -x a ]; then a; fi\n", is(UserField::Yes)),
+            (
+                "* * * * * logcheck if [ -x a ]; then a; fi\n",
+                is(UserField::Yes),
+            ),
             ("* * * * * gnt-masterd [ -x a ] && a\n", is(UserField::Yes)),
             ("* * * * * php /srv/cron.php\n", is(UserField::No)),
             ("* * * * * backup-tool --all\n", is(UserField::No)),
             ("* * * * * cleanup\n", is(UserField::No)),
             ("@daily /bin/sh do_the_thing\n", is(UserField::No)),
-            ("@reboot app /srv/app\n* * * * * /bin/a\n", is(UserField::No)),
+            (
+                "@reboot app /srv/app\n* * * * * /bin/a\n",
+                is(UserField::No),
+            ),
             ("# nothing\n", is(UserField::No)),
             ("* * * * * one two\n", Verdict::Unknown { line: 1 }),
             (
@@ -155,7 +246,11 @@ mod tests {
                 Verdict::Disputed { yes: 1, no: 1 },
             ),
         ] {
-            assert_eq!(detect("f", &parse_crontab(lines.as_bytes())), expected, "{lines}");
+            assert_eq!(
+                detect("f", &parse_crontab(lines.as_bytes())),
+                expected,
+                "{lines}"
+            );
         }
     }
 

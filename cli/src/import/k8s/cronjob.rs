@@ -22,10 +22,28 @@ const BACKOFF_LIMIT: u64 = 6;
 
 /// Fields with which nothing is lost.
 const NO_MATTER: [&str; 22] = [
-    "name", "image", "command", "args", "env", "envFrom", "workingDir", "resources",
-    "imagePullPolicy", "restartPolicy", "terminationMessagePath", "terminationMessagePolicy",
-    "containers", "dnsPolicy", "schedulerName", "terminationGracePeriodSeconds", "backoffLimit",
-    "activeDeadlineSeconds", "template", "ttlSecondsAfterFinished", "completionMode", "tty",
+    "name",
+    "image",
+    "command",
+    "args",
+    "env",
+    "envFrom",
+    "workingDir",
+    "resources",
+    "imagePullPolicy",
+    "restartPolicy",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "containers",
+    "dnsPolicy",
+    "schedulerName",
+    "terminationGracePeriodSeconds",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "template",
+    "ttlSecondsAfterFinished",
+    "completionMode",
+    "tty",
 ];
 
 pub(super) struct CronJob<'a> {
@@ -71,9 +89,8 @@ impl CronJob<'_> {
             .ok_or_else(|| bad("it has no name", "write `metadata.name`"))?;
         let (schedule, timezone, mut decide) = self.schedule(written)?;
         let was_off = text(&["spec", "suspend"]) == Some("true");
-        let (exec, remark, mut not_carried) = self.exec(&mut decide)?;
-        let (limits, limits_lost) = self.limits();
-        not_carried.extend(limits_lost);
+        let (exec, remark) = self.exec(&mut decide)?;
+        let (limits, mut not_carried) = self.limits();
         not_carried.extend(self.beside());
         if !not_carried.is_empty() {
             decide.push(format!("Not carried over: {}.", not_carried.join(", ")));
@@ -139,7 +156,10 @@ impl CronJob<'_> {
         let (schedule, timezone) = match inner.and_then(|text| text.split_once(' ')) {
             Some((zone, schedule)) => {
                 decide.push("Its zone stood in the schedule as `TZ=`, which newer Kubernetes refuses or ignores.".to_owned());
-                (schedule.trim(), Some((zone.to_owned(), "TZ= of the schedule")))
+                (
+                    schedule.trim(),
+                    Some((zone.to_owned(), "TZ= of the schedule")),
+                )
             }
             None => (written.trim(), None),
         };
@@ -147,7 +167,12 @@ impl CronJob<'_> {
         let timezone = field
             .map(|zone| (zone.to_owned(), "timeZone"))
             .or(timezone)
-            .or_else(|| Some((self.asked.timezone.clone()?, "--timezone: of the controller")));
+            .or_else(|| {
+                Some((
+                    self.asked.timezone.clone()?,
+                    "--timezone: of the controller",
+                ))
+            });
         let Some((zone, why)) = timezone else {
             return Err(Misses::Undecided(Undecided::timezone(
                 self.file,
@@ -163,7 +188,10 @@ impl CronJob<'_> {
         };
         Schedule::parse(&spec).map_err(|error| {
             let remedy = error.remedies(|name, value| format!("{name}: {value}"));
-            bad(format!("{} `{}` {}", error.field, error.text, error.reason), remedy)
+            bad(
+                format!("{} `{}` {}", error.field, error.text, error.reason),
+                remedy,
+            )
         })?;
         Ok((schedule.to_owned(), Said::new(zone, why), decide))
     }
@@ -180,7 +208,10 @@ impl CronJob<'_> {
     }
 
     fn overlap(&self) -> Result<Said, Misses> {
-        let policy = self.node.at(&["spec", "concurrencyPolicy"]).and_then(Node::text);
+        let policy = self
+            .node
+            .at(&["spec", "concurrencyPolicy"])
+            .and_then(Node::text);
         Ok(match policy {
             None | Some("") => Said::new("allow", "no concurrencyPolicy, which is Allow"),
             Some("Allow") => Said::new("allow", "concurrencyPolicy: Allow"),
@@ -236,7 +267,10 @@ impl CronJob<'_> {
         let waits = ["10s", "20s", "40s", "80s", "160s"];
         let value = match at_most {
             0 => "{ at_most: 0 }".to_owned(),
-            n => format!("{{ at_most: {n}, backoff: [{}] }}", waits[..n as usize].join(", ")),
+            n => format!(
+                "{{ at_most: {n}, backoff: [{}] }}",
+                waits[..n as usize].join(", ")
+            ),
         };
         let mut why = match said {
             Some(limit) => format!("backoffLimit: {limit}"),
@@ -289,11 +323,10 @@ impl CronJob<'_> {
             })
     }
 
-    /// The command line, a remark to it, and what is not in it.
-    fn exec(&self, decide: &mut Vec<String>) -> Result<(Vec<String>, String, Vec<String>), Misses> {
+    /// The command line and a remark to it.
+    fn exec(&self, decide: &mut Vec<String>) -> Result<(Vec<String>, String), Misses> {
         let container = self.container()?;
         let image = container.get("image").and_then(Node::text).unwrap_or("?");
-        let mut lost = Vec::new();
         let (variables, missing) = variables(container);
         let words = |field: &str| -> Option<Vec<String>> {
             let node = container.get(field)?;
@@ -330,15 +363,18 @@ impl CronJob<'_> {
             exec.push(literal(directory));
             "the shell only enters the directory".clone_into(&mut remark);
         }
-        exec.extend(program.iter().map(|word| literal(word.trim_end_matches('\n'))));
+        exec.extend(
+            program
+                .iter()
+                .map(|word| literal(word.trim_end_matches('\n'))),
+        );
         if !missing.is_empty() {
             decide.push(format!(
                 "Variables that came from elsewhere are not set: {}.",
                 missing.join(", ")
             ));
         }
-        lost.extend(missing.iter().map(|from| format!("env {from}")));
-        Ok((exec, remark, lost))
+        Ok((exec, remark))
     }
 
     /// The container's memory as a limit, and what else was limited.
@@ -368,8 +404,15 @@ impl CronJob<'_> {
         if let (Some(text), None) = (memory, &said) {
             lost.push(format!("resources.limits.memory {text}"));
         }
-        for (group, name) in [("limits", "cpu"), ("requests", "cpu"), ("requests", "memory")] {
-            if let Some(text) = container.at(&["resources", group, name]).and_then(Node::text) {
+        for (group, name) in [
+            ("limits", "cpu"),
+            ("requests", "cpu"),
+            ("requests", "memory"),
+        ] {
+            if let Some(text) = container
+                .at(&["resources", group, name])
+                .and_then(Node::text)
+            {
                 lost.push(format!("resources.{group}.{name} {text}"));
             }
         }
@@ -380,11 +423,7 @@ impl CronJob<'_> {
     fn beside(&self) -> Vec<String> {
         let mut lost = Vec::new();
         let job = self.node.at(&["spec", "jobTemplate", "spec"]);
-        for (place, node) in [
-            ("", job),
-            ("", self.pod()),
-            ("", self.container().ok()),
-        ] {
+        for node in [job, self.pod(), self.container().ok()] {
             for (name, node) in node.map_or(&[][..], Node::entries) {
                 let trivial = matches!(name.as_str(), "parallelism" | "completions")
                     && node.text() == Some("1");
@@ -392,7 +431,7 @@ impl CronJob<'_> {
                     continue;
                 }
                 let text = node.text().map(|text| format!(" {text}"));
-                lost.push(format!("{place}{name}{}", text.unwrap_or_default()));
+                lost.push(format!("{name}{}", text.unwrap_or_default()));
             }
         }
         let containers = self.pod().and_then(|pod| pod.get("containers"));
@@ -432,7 +471,10 @@ fn variables(container: &Node) -> (BTreeMap<String, String>, Vec<String>) {
     for group in container.get("envFrom").map_or(&[][..], Node::items) {
         for (kind, named) in group.entries() {
             if let Some(name) = named.get("name").and_then(Node::text) {
-                missing.push(format!("all of the {} {name}", kind.trim_end_matches("Ref")));
+                missing.push(format!(
+                    "all of the {} {name}",
+                    kind.trim_end_matches("Ref")
+                ));
             }
         }
     }
@@ -441,7 +483,9 @@ fn variables(container: &Node) -> (BTreeMap<String, String>, Vec<String>) {
 
 /// ` (secretKeyRef mysql-backup, AWS_ACCESS_KEY)`.
 fn from(variable: &Node) -> String {
-    let source = variable.get("valueFrom").and_then(|from| from.entries().first());
+    let source = variable
+        .get("valueFrom")
+        .and_then(|from| from.entries().first());
     let Some((kind, node)) = source else {
         return String::new();
     };
@@ -481,7 +525,10 @@ fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
 
 /// A quantity of memory of Kubernetes, in bytes.
 fn bytes_of(quantity: &str) -> Option<u64> {
-    let digits = quantity.len() - quantity.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let digits = quantity.len()
+        - quantity
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .len();
     let (number, unit) = quantity.split_at(digits);
     let unit: u64 = match unit {
         "" => 1,

@@ -51,7 +51,11 @@ pub(crate) fn import_k8s(
         }
     }
     if has_template || (unreadable && text.contains("{{")) {
-        let line = text.lines().position(|line| line.contains("{{")).unwrap_or(0) + 1;
+        let line = text
+            .lines()
+            .position(|line| line.contains("{{"))
+            .unwrap_or(0)
+            + 1;
         account.refuse_whole(
             format!("it is a Helm template, not yet YAML: `{{{{` stands in line {line}"),
             HELM,
@@ -108,16 +112,20 @@ fn import_units(
     names: &mut Names,
     account: &mut Account,
 ) -> Result<(), Undecided> {
-    let kind = unit.node.get("kind").and_then(Node::text).unwrap_or_default();
+    let kind = unit
+        .node
+        .get("kind")
+        .and_then(Node::text)
+        .unwrap_or_default();
     if !matches!(kind, "List" | "CronJobList") {
         return import_unit(unit, file, asked, names, account);
     }
     account.push(Entry::new(Kind::Frame, unit.line, unit.through, kind));
     let items = unit.node.get("items").map_or(&[][..], Node::items);
     for (i, item) in items.iter().enumerate() {
-        let through = items
-            .get(i + 1)
-            .map_or(unit.through, |next| next.line.saturating_sub(1).max(item.line));
+        let through = items.get(i + 1).map_or(unit.through, |next| {
+            next.line.saturating_sub(1).max(item.line)
+        });
         let unit = Unit {
             node: item,
             line: item.line,
@@ -137,7 +145,10 @@ fn import_unit(
 ) -> Result<(), Undecided> {
     let text = |path: &[&str]| unit.node.at(path).and_then(Node::text).unwrap_or_default();
     let (version, kind) = (text(&["apiVersion"]), text(&["kind"]));
-    let name = match (text(&["metadata", "namespace"]), text(&["metadata", "name"])) {
+    let name = match (
+        text(&["metadata", "namespace"]),
+        text(&["metadata", "name"]),
+    ) {
         ("", name) => name.to_owned(),
         (namespace, name) => format!("{namespace}/{name}"),
     };

@@ -63,7 +63,10 @@ fn is_xml(bytes: &[u8]) -> bool {
 pub(crate) fn long_steps_cut(cron: &str) -> Option<String> {
     const LONGEST: [u32; 6] = [59, 59, 23, 31, 12, 7];
     const FIRST: [&str; 6] = ["0", "0", "0", "1", "1", "1"];
-    let mut fields: Vec<String> = cron.split_ascii_whitespace().map(ToOwned::to_owned).collect();
+    let mut fields: Vec<String> = cron
+        .split_ascii_whitespace()
+        .map(ToOwned::to_owned)
+        .collect();
     let mut is_cut = false;
     for ((field, longest), first) in fields.iter_mut().zip(LONGEST).zip(FIRST) {
         let Some((start, step)) = field.split_once('/') else {

@@ -12,48 +12,136 @@ use super::super::{Asked, Undecided};
 use super::trigger::{Fires, GROUP, Job, Misses, Trigger, draft};
 
 const CRON: [&[&str]; 2] = [
-    &["trigger_name", "trigger_group", "cron_expression", "time_zone_id"],
-    &["sched_name", "trigger_name", "trigger_group", "cron_expression", "time_zone_id"],
+    &[
+        "trigger_name",
+        "trigger_group",
+        "cron_expression",
+        "time_zone_id",
+    ],
+    &[
+        "sched_name",
+        "trigger_name",
+        "trigger_group",
+        "cron_expression",
+        "time_zone_id",
+    ],
 ];
 
 const SIMPLE: [&[&str]; 2] = [
-    &["trigger_name", "trigger_group", "repeat_count", "repeat_interval", "times_triggered"],
-    &["sched_name", "trigger_name", "trigger_group", "repeat_count", "repeat_interval", "times_triggered"],
+    &[
+        "trigger_name",
+        "trigger_group",
+        "repeat_count",
+        "repeat_interval",
+        "times_triggered",
+    ],
+    &[
+        "sched_name",
+        "trigger_name",
+        "trigger_group",
+        "repeat_count",
+        "repeat_interval",
+        "times_triggered",
+    ],
 ];
 
 const SIMPROP: [&[&str]; 2] = [
     &[
-        "sched_name", "trigger_name", "trigger_group", "str_prop_1", "str_prop_2", "str_prop_3",
-        "int_prop_1", "int_prop_2", "long_prop_1", "long_prop_2", "dec_prop_1", "dec_prop_2",
-        "bool_prop_1", "bool_prop_2",
+        "sched_name",
+        "trigger_name",
+        "trigger_group",
+        "str_prop_1",
+        "str_prop_2",
+        "str_prop_3",
+        "int_prop_1",
+        "int_prop_2",
+        "long_prop_1",
+        "long_prop_2",
+        "dec_prop_1",
+        "dec_prop_2",
+        "bool_prop_1",
+        "bool_prop_2",
     ],
     &[
-        "sched_name", "trigger_name", "trigger_group", "str_prop_1", "str_prop_2", "str_prop_3",
-        "int_prop_1", "int_prop_2", "long_prop_1", "long_prop_2", "dec_prop_1", "dec_prop_2",
-        "bool_prop_1", "bool_prop_2", "time_zone_id",
+        "sched_name",
+        "trigger_name",
+        "trigger_group",
+        "str_prop_1",
+        "str_prop_2",
+        "str_prop_3",
+        "int_prop_1",
+        "int_prop_2",
+        "long_prop_1",
+        "long_prop_2",
+        "dec_prop_1",
+        "dec_prop_2",
+        "bool_prop_1",
+        "bool_prop_2",
+        "time_zone_id",
     ],
 ];
 
 /// Both versions have sixteen columns, and not the same.
 const TRIGGERS_1: [&[&str]; 1] = [&[
-    "trigger_name", "trigger_group", "job_name", "job_group", "is_volatile", "description",
-    "next_fire_time", "prev_fire_time", "priority", "trigger_state", "trigger_type", "start_time",
-    "end_time", "calendar_name", "misfire_instr", "job_data",
+    "trigger_name",
+    "trigger_group",
+    "job_name",
+    "job_group",
+    "is_volatile",
+    "description",
+    "next_fire_time",
+    "prev_fire_time",
+    "priority",
+    "trigger_state",
+    "trigger_type",
+    "start_time",
+    "end_time",
+    "calendar_name",
+    "misfire_instr",
+    "job_data",
 ]];
 const TRIGGERS_2: [&[&str]; 1] = [&[
-    "sched_name", "trigger_name", "trigger_group", "job_name", "job_group", "description",
-    "next_fire_time", "prev_fire_time", "priority", "trigger_state", "trigger_type", "start_time",
-    "end_time", "calendar_name", "misfire_instr", "job_data",
+    "sched_name",
+    "trigger_name",
+    "trigger_group",
+    "job_name",
+    "job_group",
+    "description",
+    "next_fire_time",
+    "prev_fire_time",
+    "priority",
+    "trigger_state",
+    "trigger_type",
+    "start_time",
+    "end_time",
+    "calendar_name",
+    "misfire_instr",
+    "job_data",
 ]];
 
 const JOBS: [&[&str]; 2] = [
     &[
-        "job_name", "job_group", "description", "job_class_name", "is_durable", "is_volatile",
-        "is_stateful", "requests_recovery", "job_data",
+        "job_name",
+        "job_group",
+        "description",
+        "job_class_name",
+        "is_durable",
+        "is_volatile",
+        "is_stateful",
+        "requests_recovery",
+        "job_data",
     ],
     &[
-        "sched_name", "job_name", "job_group", "description", "job_class_name", "is_durable",
-        "is_nonconcurrent", "is_update_data", "requests_recovery", "job_data",
+        "sched_name",
+        "job_name",
+        "job_group",
+        "description",
+        "job_class_name",
+        "is_durable",
+        "is_nonconcurrent",
+        "is_update_data",
+        "requests_recovery",
+        "job_data",
     ],
 ];
 
@@ -82,7 +170,11 @@ fn table_of(name: &str) -> Option<Table> {
         Some(Table::Simprop)
     } else if ends("job_details") {
         Some(Table::Jobs)
-    } else if ends("triggers") && !["blob", "fired"].iter().any(|kind| ends(&format!("{kind}_triggers"))) {
+    } else if ends("triggers")
+        && !["blob", "fired"]
+            .iter()
+            .any(|kind| ends(&format!("{kind}_triggers")))
+    {
         Some(Table::Triggers)
     } else {
         None
@@ -94,13 +186,19 @@ fn why_left(table: &str) -> String {
         ("fired_triggers", "what was running when the dump was made"),
         ("blob_triggers", "triggers of a site's own class"),
         ("calendars", "calendars of days that triggers leave out"),
-        ("paused_trigger_grps", "groups of triggers that are switched off"),
+        (
+            "paused_trigger_grps",
+            "groups of triggers that are switched off",
+        ),
         ("scheduler_state", "schedulers that were alive"),
         ("locks", "locks of Quartz"),
     ];
     said.iter()
         .find(|(end, _)| table.ends_with(end))
-        .map_or_else(|| format!("`{table}` holds no triggers"), |(_, why)| (*why).to_owned())
+        .map_or_else(
+            || format!("`{table}` holds no triggers"),
+            |(_, why)| (*why).to_owned(),
+        )
 }
 
 /// The rows of all tables, as they were met.
@@ -123,11 +221,18 @@ pub(super) fn import(
     let mut dump = Dump::new(bytes, has_backslashes(bytes), &wanted);
     let mut tables = Tables::default();
     let mut unnamed: Vec<Row> = Vec::new();
+    let mut is_of_quartz = false;
     for piece in dump.by_ref() {
         let (line, through) = (piece.line, piece.through);
+        is_of_quartz |= matches!(&piece.what, What::Create { table } | What::Rows { table, .. } if wanted(table));
         match piece.what {
             What::Rows { table, rows } => {
-                account.push(Entry::new(Kind::Frame, line, through, &format!("INSERT {table}")));
+                account.push(Entry::new(
+                    Kind::Frame,
+                    line,
+                    through,
+                    &format!("INSERT {table}"),
+                ));
                 for row in rows {
                     let kind = table_of(&table).expect("only rows of wanted tables are kept");
                     tables.take(kind, row, account, &mut unnamed);
@@ -138,6 +243,13 @@ pub(super) fn import(
         if account.is_overfull() {
             return Ok(());
         }
+    }
+    if !is_of_quartz && account.bad().next().is_none() {
+        account.refuse_whole(
+            "there is neither a table of Quartz in it nor its XML",
+            "dump QRTZ_TRIGGERS, QRTZ_CRON_TRIGGERS, QRTZ_SIMPLE_TRIGGERS and QRTZ_JOB_DETAILS",
+        );
+        return Ok(());
     }
     if dump.is_full() {
         account.refuse_whole(
@@ -201,7 +313,10 @@ impl Tables {
         };
         let Some(columns) = row.named(forms) else {
             account.push(Entry::new(Kind::Bad, line, through, "a row").because(
-                format!("it has {} values, and nothing says of which columns", row.values.len()),
+                format!(
+                    "it has {} values, and nothing says of which columns",
+                    row.values.len()
+                ),
                 "dump with the names of columns, or with the CREATE TABLE before it",
             ));
             return;
@@ -233,16 +348,24 @@ impl Tables {
             let key_2 = (name(0).to_owned(), name(2).to_owned(), name(1).to_owned());
             let key_1 = (String::new(), name(1).to_owned(), name(0).to_owned());
             let knows = |key: &Key| {
-                self.cron.contains_key(key) || self.simple.contains_key(key) || self.simprop.contains_key(key)
+                self.cron.contains_key(key)
+                    || self.simple.contains_key(key)
+                    || self.simprop.contains_key(key)
             };
-            let is_flag = matches!(name(4), "0" | "1" | "Y" | "N" | "t" | "f" | "true" | "false");
+            let is_flag = matches!(
+                name(4),
+                "0" | "1" | "Y" | "N" | "t" | "f" | "true" | "false"
+            );
             let is_old = knows(&key_1) || !knows(&key_2) && is_flag;
             let forms = if is_old { &TRIGGERS_1 } else { &TRIGGERS_2 };
             match row.named(forms) {
                 Some(columns) => self.triggers.push((row.line, row.through, columns)),
                 None => account.push(
                     Entry::new(Kind::Bad, row.line, row.through, "a row of triggers").because(
-                        format!("it has {} values, and nothing says of which columns", row.values.len()),
+                        format!(
+                            "it has {} values, and nothing says of which columns",
+                            row.values.len()
+                        ),
                         "dump with the names of columns, or with the CREATE TABLE before it",
                     ),
                 ),
@@ -310,12 +433,14 @@ impl Tables {
             ));
             return Ok(());
         };
-        let start = text(columns, "start_time").and_then(|ms| {
-            local(ms, zone.as_deref().or(asked.timezone.as_deref())?)
-        });
+        let start = text(columns, "start_time")
+            .and_then(|ms| local(ms, zone.as_deref().or(asked.timezone.as_deref())?));
         let end = text(columns, "end_time")
             .filter(|end| !matches!(*end, "0" | "-1"))
-            .map(|ms| ms.parse().map_or_else(|_| ms.to_owned(), |ms| WallMs(ms).to_rfc3339()));
+            .map(|ms| {
+                ms.parse()
+                    .map_or_else(|_| ms.to_owned(), |ms| WallMs(ms).to_rfc3339())
+            });
         let job = self.jobs.get(&(
             key.0.clone(),
             owned(columns, "job_group"),

@@ -54,8 +54,14 @@ pub(super) struct Trigger {
 pub(super) enum Fires {
     Cron(String),
     /// `repeat` is -1 for ever.
-    Simple { repeat: i64, interval_ms: i64 },
-    Calendar { interval: i64, unit: String },
+    Simple {
+        repeat: i64,
+        interval_ms: i64,
+    },
+    Calendar {
+        interval: i64,
+        unit: String,
+    },
     /// Another kind of trigger, by its name.
     Other(String),
 }
@@ -110,9 +116,12 @@ pub(super) fn draft(
         group => format!("{group}-{}", trigger.name),
     };
     let name = of_source(&whole, &[&trigger.group, &trigger.name]);
-    let described = [trigger.description.as_str(), job.map_or("", |job| &job.description)]
-        .into_iter()
-        .find(|text| !text.trim().is_empty());
+    let described = [
+        trigger.description.as_str(),
+        job.map_or("", |job| &job.description),
+    ]
+    .into_iter()
+    .find(|text| !text.trim().is_empty());
     let purpose = match (described, job) {
         (Some(text), _) => cut(text.trim(), 400),
         (None, Some(job)) if !job.class.is_empty() => format!("Runs {}", job.class),
@@ -136,14 +145,18 @@ pub(super) fn draft(
         overlap: match job.and_then(|job| job.is_alone) {
             Some(true) => Said::new("queue", "it may not run beside itself: Quartz waits"),
             Some(false) => Said::new("allow", "it may run beside itself"),
-            None => Said::new("allow", "unless the class has @DisallowConcurrentExecution: then `queue`"),
+            None => Said::new(
+                "allow",
+                "unless the class has @DisallowConcurrentExecution: then `queue`",
+            ),
         },
         expected_duration: expected_duration_unsaid(),
         timeout: timeout_unsaid(),
         retry: Said::new("{ at_most: 0 }", "Quartz tries nothing again"),
         exec,
         exec_remark,
-        user_remark: "user of the host that it runs as; without it, the one of the agent".to_owned(),
+        user_remark: "user of the host that it runs as; without it, the one of the agent"
+            .to_owned(),
         was_off: trigger.is_off,
         decide,
         ..Draft::default()
@@ -189,7 +202,10 @@ fn when(
         } => {
             if *repeat >= 0 {
                 return Err(not_carried(
-                    format!("it fires {} times and then is over", repeat.saturating_add(1)),
+                    format!(
+                        "it fires {} times and then is over",
+                        repeat.saturating_add(1)
+                    ),
                     WRITE_HOURS,
                 ));
             }
@@ -208,7 +224,9 @@ fn when(
             }
             let Some(cron) = calendar(*interval, &unit, trigger.start.as_deref()) else {
                 return Err(not_carried(
-                    format!("it fires every {interval} {unit} from its start on, which no expression says"),
+                    format!(
+                        "it fires every {interval} {unit} from its start on, which no expression says"
+                    ),
                     WRITE_HOURS,
                 ));
             };
@@ -238,7 +256,10 @@ fn every(interval_ms: i64, asked: &Asked) -> Result<When, Misses> {
     let zone = asked.timezone.as_deref().unwrap_or("Etc/UTC");
     Ok(When {
         cron: format!("@every {}s", interval_ms / 1000),
-        timezone: Said::new(zone, "no matter: an interval, counted from when this version is in force"),
+        timezone: Said::new(
+            zone,
+            "no matter: an interval, counted from when this version is in force",
+        ),
         dialect: None,
     })
 }
@@ -253,7 +274,10 @@ fn calendar(interval: i64, unit: &str, start: Option<&str>) -> Option<String> {
     let day = start.day();
     match unit {
         "DAY" => Some(format!("{time} * * ?")),
-        "WEEK" => Some(format!("{time} ? * {}", start.weekday().number_from_sunday())),
+        "WEEK" => Some(format!(
+            "{time} ? * {}",
+            start.weekday().number_from_sunday()
+        )),
         // Quartz goes to the last day of a shorter month.
         "MONTH" if day <= 28 => Some(format!("{time} {day} * ?")),
         "YEAR" if day <= 28 => Some(format!("{time} {day} {} ?", start.month())),
@@ -287,7 +311,9 @@ fn judged(cron: &str, zone: &str, decide: &mut Vec<String>) -> Result<String, Mi
 /// What becomes of a late instant, and how many run. Quartz counts an instant as late after 60 s.
 fn misfire(trigger: &Trigger) -> (Said, Option<u32>) {
     let written = trigger.misfire.trim();
-    let name = written.strip_prefix("MISFIRE_INSTRUCTION_").unwrap_or(written);
+    let name = written
+        .strip_prefix("MISFIRE_INSTRUCTION_")
+        .unwrap_or(written);
     let is_simple = matches!(trigger.fires, Fires::Simple { .. });
     let code = match name {
         "" | "SMART_POLICY" => "0",
@@ -321,7 +347,10 @@ fn exec(trigger: &Trigger, job: Option<&Job>, decide: &mut Vec<String>) -> (Vec<
     if class.ends_with(NATIVE_JOB)
         && let Some(command) = data.get("command")
     {
-        let parameters = data.get("parameters").map(String::as_str).unwrap_or_default();
+        let parameters = data
+            .get("parameters")
+            .map(String::as_str)
+            .unwrap_or_default();
         let line = format!("{command} {parameters}");
         let exec = vec!["/bin/sh".to_owned(), "-c".to_owned(), literal(line.trim())];
         return (exec, "the command of Quartz's NativeJob".to_owned());
@@ -337,7 +366,10 @@ fn exec(trigger: &Trigger, job: Option<&Job>, decide: &mut Vec<String>) -> (Vec<
         "It ran the Java class {named}: put in its place a program that does the work."
     ));
     let mut exec = vec!["/PUT-HERE/what-runs-the-class".to_owned(), literal(&named)];
-    exec.extend(data.iter().map(|(key, value)| literal(&format!("{key}={value}"))));
+    exec.extend(
+        data.iter()
+            .map(|(key, value)| literal(&format!("{key}={value}"))),
+    );
     (exec, "a Java class, and its job data".to_owned())
 }
 
@@ -352,13 +384,22 @@ mod tests {
             (1, "DAY", start, Some("5 10 2 * * ?")),
             (1, "WEEK", start, Some("5 10 2 ? * 4")),
             (1, "MONTH", start, None),
-            (1, "MONTH", Some("2024-01-28T02:10:05"), Some("5 10 2 28 * ?")),
+            (
+                1,
+                "MONTH",
+                Some("2024-01-28T02:10:05"),
+                Some("5 10 2 28 * ?"),
+            ),
             (1, "YEAR", Some("2024-03-01T00:00:00"), Some("0 0 0 1 3 ?")),
             (2, "DAY", start, None),
             (1, "DAY", None, None),
             (1, "DAY", Some("2024-01-31T02:10:05Z"), None),
         ] {
-            assert_eq!(calendar(interval, unit, start).as_deref(), expected, "{interval} {unit}");
+            assert_eq!(
+                calendar(interval, unit, start).as_deref(),
+                expected,
+                "{interval} {unit}"
+            );
         }
     }
 }

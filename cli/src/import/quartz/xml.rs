@@ -55,7 +55,10 @@ pub(super) fn import(
     };
     if reader.jobs.is_empty() && !root.descendants().any(|node| is_trigger(&node)) {
         account.refuse_whole(
-            format!("it has neither job nor trigger: its root is <{}>", root.tag_name().name()),
+            format!(
+                "it has neither job nor trigger: its root is <{}>",
+                root.tag_name().name()
+            ),
             "name a file with <job-scheduling-data>; of Spring's beans nothing is read",
         );
         return Ok(());
@@ -107,12 +110,15 @@ fn is_job(node: &Node) -> bool {
 }
 
 fn is_trigger(node: &Node) -> bool {
-    let parent = node.parent().map(|parent| parent.tag_name().name().to_owned());
+    let parent = node
+        .parent()
+        .map(|parent| parent.tag_name().name().to_owned());
     node.is_element() && parent.as_deref() == Some("trigger")
 }
 
 fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
-    node.children().find(|child| child.tag_name().name() == name)
+    node.children()
+        .find(|child| child.tag_name().name() == name)
 }
 
 /// The text of a child, without blanks about it; nothing where it is empty.
@@ -159,7 +165,10 @@ impl Reader<'_, '_> {
     fn lines(&self, node: Node) -> (u32, u32) {
         let range = node.range();
         let row = |at| self.document.text_pos_at(at).row;
-        (row(range.start), row(range.end.saturating_sub(1).max(range.start)))
+        (
+            row(range.start),
+            row(range.end.saturating_sub(1).max(range.start)),
+        )
     }
 
     /// Every line as what it is at least: blank, comment, or structure.
@@ -169,7 +178,9 @@ impl Reader<'_, '_> {
         for node in self.document.root().descendants().filter(Node::is_comment) {
             let (line, through) = self.lines(node);
             for number in line..=through {
-                let shown = lines.get(number as usize - 1).map_or("", |line| line.trim());
+                let shown = lines
+                    .get(number as usize - 1)
+                    .map_or("", |line| line.trim());
                 let begins = number > line || shown.starts_with("<!--");
                 let ends = number < through || shown.ends_with("-->");
                 if begins && ends {
@@ -210,7 +221,9 @@ impl Reader<'_, '_> {
     ) -> Result<(), Undecided> {
         let (line, through) = self.lines(node.parent().unwrap_or(node));
         let trigger = self.read_trigger(node, line);
-        let job = self.jobs.get(&(trigger.job.1.clone(), trigger.job.0.clone()));
+        let job = self
+            .jobs
+            .get(&(trigger.job.1.clone(), trigger.job.0.clone()));
         fired
             .entry((trigger.job.1.clone(), trigger.job.0.clone()))
             .or_default()
@@ -297,8 +310,9 @@ impl Reader<'_, '_> {
         let shown = format!("job {}.{} ({})", job.group, job.name, job.class);
         let entry = |kind| Entry::new(kind, line, through, &shown);
         account.push(match fired.get(&(job.group, job.name)) {
-            Some(triggers) => entry(Kind::Environment)
-                .because(format!("what {} runs", triggers.join(", ")), ""),
+            Some(triggers) => {
+                entry(Kind::Environment).because(format!("what {} runs", triggers.join(", ")), "")
+            }
             None => entry(Kind::NotCarriedOver).because(
                 "no trigger of this file fires it",
                 "write a manifest with the hours you want, if it is to run",
