@@ -3,6 +3,8 @@
 //! What is written is read by a person before it is put in force: so it says where it came from,
 //! which values nobody chose, and what to decide.
 
+use std::fmt::Write as _;
+
 use crate::text::{printable, wrap};
 
 use super::names::digest;
@@ -320,7 +322,9 @@ fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            c if needs_escape(c) => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if needs_escape(c) => {
+                write!(quoted, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail");
+            }
             c => quoted.push(c),
         }
     }

@@ -5,6 +5,7 @@
 //! they are taken; else a readable word is made, and a digest tells apart what it leaves out.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use protocol::names::NAME_PART_BYTES_MAX;
 use sha2::{Digest, Sha256};
@@ -85,11 +86,10 @@ pub(crate) fn digest(texts: &[&str], digits: usize) -> String {
         hasher.update((text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     }
-    let mut digest: String = hasher
-        .finalize()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let mut digest = String::new();
+    for byte in hasher.finalize() {
+        write!(digest, "{byte:02x}").expect("writing to a String cannot fail");
+    }
     digest.truncate(digits);
     digest
 }

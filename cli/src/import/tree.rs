@@ -357,9 +357,19 @@ mod tests {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for i in 1..12 {
             let aliases = vec![format!("*a{}", i - 1); 10].join(", ");
-            bomb.push_str(&format!("a{i}: &a{i} [{aliases}]\n"));
+            bomb.extend([
+                "a",
+                &i.to_string(),
+                ": &a",
+                &i.to_string(),
+                " [",
+                &aliases,
+                "]\n",
+            ]);
         }
-        let nested: String = (0..100).map(|i| format!("{}a:\n", " ".repeat(i))).collect();
+        let nested: String = (0..100)
+            .flat_map(|i| [" ".repeat(i), "a:\n".to_owned()])
+            .collect();
         for (text, word) in [
             (bomb, "too many nodes"),
             ("[".repeat(100_000), "limit"),

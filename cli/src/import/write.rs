@@ -27,7 +27,7 @@ pub(crate) fn read_existing(out: &Path) -> Result<Existing, Failure> {
             continue;
         }
         for file in list(&out.join(&namespace)).map_err(|e| told(&e))? {
-            if file.ends_with(".yaml") {
+            if Path::new(&file).extension().is_some_and(|e| e == "yaml") {
                 let path = format!("{namespace}/{file}");
                 let text = read_text(&out.join(&path)).map_err(|e| told(&e))?;
                 existing.insert(path, text);

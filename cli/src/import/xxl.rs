@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use jobs::{Dialect, Schedule, ScheduleSpec};
+use jobs::Dialect;
 
 use super::account::{Account, Entry, Kind, cut};
 use super::draft::{Draft, Said, expected_duration_unsaid, literal, timeout_unsaid};
 use super::names::{Names, slug, with_digest};
-use super::quartz::long_steps_cut;
+use super::quartz::judged;
 use super::source::count_lines;
 use super::sql::{Dump, ROWS_MAX, Row, Value, What};
 use super::{Asked, Undecided};
@@ -299,7 +299,11 @@ impl Reader<'_> {
     ) -> Result<Draft, (String, String)> {
         let get = |name| text(columns, name);
         let mut decide = Vec::new();
-        let cron = judged(&cron, dialect, timezone, &mut decide)?;
+        let read_as = match dialect {
+            Some(_) => Dialect::Quartz,
+            None => Dialect::Vixie,
+        };
+        let cron = judged(&cron, read_as, timezone, &mut decide)?;
         let (exec, exec_remark) = self.exec(columns, timezone, &mut decide);
         self.note_what_stays(columns, &mut decide);
         let namespace = self.asked.namespace.as_deref().unwrap_or("xxl");
@@ -464,36 +468,4 @@ fn kind_of(columns: &Columns) -> &str {
 
 fn conf_of(columns: &Columns) -> Option<&str> {
     text(columns, "schedule_conf").or_else(|| text(columns, "job_cron"))
-}
-
-/// The expression as it will stand in the manifest, or why it cannot.
-fn judged(
-    cron: &str,
-    dialect: Option<&'static str>,
-    timezone: &str,
-    decide: &mut Vec<String>,
-) -> Result<String, (String, String)> {
-    let spec = |cron: &str| ScheduleSpec {
-        cron: cron.to_owned(),
-        timezone: timezone.to_owned(),
-        dialect: match dialect {
-            Some(_) => Dialect::Quartz,
-            None => Dialect::Vixie,
-        },
-    };
-    let error = match Schedule::parse(&spec(cron)) {
-        Ok(_) => return Ok(cron.to_owned()),
-        Err(error) => error,
-    };
-    if let Some(cut) = long_steps_cut(cron)
-        && Schedule::parse(&spec(&cut)).is_ok()
-    {
-        decide.push(super::quartz::said_of_long_step(cron, &cut));
-        return Ok(cut);
-    }
-    let remedy = error.remedies(|name, value| format!("{name}: {value}"));
-    Err((
-        format!("{} `{}` {}", error.field, error.text, error.reason),
-        remedy,
-    ))
 }

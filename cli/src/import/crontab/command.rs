@@ -86,7 +86,7 @@ pub(crate) fn plain_words(line: &str) -> Option<Vec<&str>> {
         word.starts_with(['/', '-']) && !word.contains("..")
             || word.bytes().all(|b| b.is_ascii_digit())
     };
-    (program_is_path && words.iter().all(|w| is_plain(&w)) && words.iter().all(is_anywhere))
+    (program_is_path && words.iter().all(is_plain) && words.iter().all(is_anywhere))
         .then_some(words)
 }
 

@@ -60,9 +60,7 @@ pub(crate) fn parse_crontab(bytes: &[u8]) -> Crontab {
         }
         None => bytes,
     };
-    let mut number = 0;
-    for line in bytes.split_inclusive(|&b| b == b'\n') {
-        number += 1;
+    for (number, line) in (1..).zip(bytes.split_inclusive(|&b| b == b'\n')) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = match line.strip_suffix(b"\r") {
             Some(line) => {
@@ -113,12 +111,11 @@ fn parse_line(line: &[u8]) -> What {
 /// `NAME=value` by cron's rules: blanks about `=`, quotes about name and value, nothing behind a
 /// closing quote, no comment.
 fn parse_setting(text: &str) -> Option<(String, String)> {
-    let (name, rest) = match text.strip_prefix(['"', '\'']) {
-        Some(inner) => inner.split_once(text.chars().next()?)?,
-        None => {
-            let end = text.find(|c: char| c == '=' || c.is_ascii_whitespace())?;
-            text.split_at(end)
-        }
+    let (name, rest) = if let Some(inner) = text.strip_prefix(['"', '\'']) {
+        inner.split_once(text.chars().next()?)?
+    } else {
+        let end = text.find(|c: char| c == '=' || c.is_ascii_whitespace())?;
+        text.split_at(end)
     };
     let value = rest.trim_ascii_start().strip_prefix('=')?.trim_ascii();
     if name.is_empty() || name.contains('=') {

@@ -53,6 +53,9 @@ pub(super) struct CronJob<'a> {
     pub(super) asked: &'a Asked,
 }
 
+/// The draft, and what was read for it.
+pub(super) type Found = (Box<Draft>, Vec<(&'static str, Json)>);
+
 /// Why there is no draft.
 pub(super) enum Misses {
     Told {
@@ -72,10 +75,7 @@ fn bad(why: impl Into<String>, remedy: impl Into<String>) -> Misses {
 }
 
 impl CronJob<'_> {
-    pub(super) fn draft(
-        &self,
-        names: &mut Names,
-    ) -> Result<(Box<Draft>, Vec<(&'static str, Json)>), Misses> {
+    pub(super) fn draft(&self, names: &mut Names) -> Result<Found, Misses> {
         let text = |path: &[&str]| self.node.at(path).and_then(Node::text);
         let Some(written) = text(&["spec", "schedule"]) else {
             return Err(Misses::Told {
@@ -335,21 +335,18 @@ impl CronJob<'_> {
         };
         let command = words("command").filter(|command| !command.is_empty());
         let mut remark = String::new();
-        let mut program = match command {
-            Some(command) => {
-                decide.push(format!(
-                    "It ran in the image {image}: see that the host has what it needs."
-                ));
-                command
-            }
-            None => {
-                decide.push(format!(
-                    "It ran what the image {image} starts by itself, which the CronJob does not \
-                     name: put the program in its place (`docker inspect` shows Entrypoint and Cmd)."
-                ));
-                "no command in the CronJob: put the program here".clone_into(&mut remark);
-                vec!["/PUT-HERE/the-entrypoint-of-the-image".to_owned()]
-            }
+        let mut program = if let Some(command) = command {
+            decide.push(format!(
+                "It ran in the image {image}: see that the host has what it needs."
+            ));
+            command
+        } else {
+            decide.push(format!(
+                "It ran what the image {image} starts by itself, which the CronJob does not name: \
+                 put the program in its place (`docker inspect` shows Entrypoint and Cmd)."
+            ));
+            "no command in the CronJob: put the program here".clone_into(&mut remark);
+            vec!["/PUT-HERE/the-entrypoint-of-the-image".to_owned()]
         };
         program.extend(words("args").unwrap_or_default());
         let mut exec: Vec<String> = Vec::new();
@@ -510,9 +507,10 @@ fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
             filled.push('$');
             rest = after;
         } else if let Some((name, after)) = name {
-            match known.get(name) {
-                Some(value) => filled.push_str(value),
-                None => filled.push_str(&format!("$({name})")),
+            if let Some(value) = known.get(name) {
+                filled.push_str(value);
+            } else {
+                filled.extend(["$(", name, ")"]);
             }
             rest = after;
         } else {

@@ -8,6 +8,8 @@ mod tables;
 mod trigger;
 mod xml;
 
+use jobs::{Dialect, Schedule, ScheduleSpec};
+
 use super::account::Account;
 use super::names::Names;
 use super::source::{count_lines, decode};
@@ -58,9 +60,37 @@ fn is_xml(bytes: &[u8]) -> bool {
     }
 }
 
+/// The expression as it will stand in the manifest, or why it cannot and what to write.
+pub(crate) fn judged(
+    cron: &str,
+    dialect: Dialect,
+    timezone: &str,
+    decide: &mut Vec<String>,
+) -> Result<String, (String, String)> {
+    let spec = |cron: &str| ScheduleSpec {
+        cron: cron.to_owned(),
+        timezone: timezone.to_owned(),
+        dialect,
+    };
+    let Err(error) = Schedule::parse(&spec(cron)) else {
+        return Ok(cron.to_owned());
+    };
+    if let Some(cut) = long_steps_cut(cron).filter(|cut| Schedule::parse(&spec(cut)).is_ok()) {
+        decide.push(format!(
+            "`{cron}` has a step longer than its field: Quartz before 2.3 fired as `{cut}` does, \
+             newer ones refuse it. It is imported as `{cut}`; see what was meant."
+        ));
+        return Ok(cut);
+    }
+    Err((
+        format!("{} `{}` {}", error.field, error.text, error.reason),
+        error.remedies(|name, value| format!("{name}: {value}")),
+    ))
+}
+
 /// An expression with each step that is longer than its field cut down to what it names, the first
 /// value: so Quartz read `0/60` until 2.3, and it refuses to since.
-pub(crate) fn long_steps_cut(cron: &str) -> Option<String> {
+fn long_steps_cut(cron: &str) -> Option<String> {
     const LONGEST: [u32; 6] = [59, 59, 23, 31, 12, 7];
     const FIRST: [&str; 6] = ["0", "0", "0", "1", "1", "1"];
     let mut fields: Vec<String> = cron
@@ -83,14 +113,6 @@ pub(crate) fn long_steps_cut(cron: &str) -> Option<String> {
         }
     }
     is_cut.then(|| fields.join(" "))
-}
-
-/// For the person who meets another expression than the one that stood there.
-pub(crate) fn said_of_long_step(was: &str, is: &str) -> String {
-    format!(
-        "`{was}` has a step longer than its field: Quartz before 2.3 fired as `{is}` does, newer \
-         ones refuse it. It is imported as `{is}`; see what was meant."
-    )
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use chrono::{Datelike, NaiveDateTime, Timelike};
-use jobs::{Dialect, Schedule, ScheduleSpec};
+use jobs::Dialect;
 
 use super::super::account::{Kind, cut};
 use super::super::draft::{Draft, Said, expected_duration_unsaid, literal, timeout_unsaid};
 use super::super::names::{Names, of_source};
 use super::super::{Asked, Undecided};
-use super::{long_steps_cut, said_of_long_step};
 
 /// The group of what names none.
 pub(super) const GROUP: &str = "DEFAULT";
@@ -286,25 +285,10 @@ fn calendar(interval: i64, unit: &str, start: Option<&str>) -> Option<String> {
 }
 
 fn judged(cron: &str, zone: &str, decide: &mut Vec<String>) -> Result<String, Misses> {
-    let spec = |cron: &str| ScheduleSpec {
-        cron: cron.to_owned(),
-        timezone: zone.to_owned(),
-        dialect: Dialect::Quartz,
-    };
-    let error = match Schedule::parse(&spec(cron)) {
-        Ok(_) => return Ok(cron.to_owned()),
-        Err(error) => error,
-    };
-    if let Some(cut) = long_steps_cut(cron)
-        && Schedule::parse(&spec(&cut)).is_ok()
-    {
-        decide.push(said_of_long_step(cron, &cut));
-        return Ok(cut);
-    }
-    Err(Misses::Told {
+    super::judged(cron, Dialect::Quartz, zone, decide).map_err(|(why, remedy)| Misses::Told {
         kind: Kind::Bad,
-        why: format!("{} `{}` {}", error.field, error.text, error.reason),
-        remedy: error.remedies(|name, value| format!("{name}: {value}")),
+        why,
+        remedy,
     })
 }
 
@@ -319,8 +303,8 @@ fn misfire(trigger: &Trigger) -> (Said, Option<u32>) {
         "" | "SMART_POLICY" => "0",
         "IGNORE_MISFIRE_POLICY" => "-1",
         "FIRE_NOW" | "FIRE_ONCE_NOW" => "1",
-        "DO_NOTHING" => "2",
-        "RESCHEDULE_NOW_WITH_EXISTING_REPEAT_COUNT" => "2",
+        // What the one is of cron triggers, the other is of simple ones.
+        "DO_NOTHING" | "RESCHEDULE_NOW_WITH_EXISTING_REPEAT_COUNT" => "2",
         "RESCHEDULE_NOW_WITH_REMAINING_REPEAT_COUNT" => "3",
         "RESCHEDULE_NEXT_WITH_REMAINING_COUNT" => "4",
         "RESCHEDULE_NEXT_WITH_EXISTING_COUNT" => "5",

@@ -21,7 +21,7 @@ pub(super) fn import(
     names: &mut Names,
     account: &mut Account,
 ) -> Result<(), Undecided> {
-    let text = without_declared_encoding(text);
+    let text = text.trim_start_matches('\u{feff}');
     if is_deep(text) {
         account.refuse_whole(
             format!("its elements are nested deeper than {DEPTH_MAX} levels"),
@@ -76,11 +76,6 @@ pub(super) fn import(
     Ok(())
 }
 
-/// The text is decoded already, and what it says of its encoding holds no more.
-fn without_declared_encoding(text: &str) -> &str {
-    text.trim_start_matches('\u{feff}')
-}
-
 /// Counts brackets, without understanding them: an upper bound that no XML of ours comes near to.
 fn is_deep(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -125,7 +120,8 @@ fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
 fn text_of(node: Node, name: &str) -> Option<String> {
     let text: String = child(node, name)?
         .children()
-        .filter_map(|part| part.is_text().then(|| part.text().unwrap_or_default()))
+        .filter(Node::is_text)
+        .filter_map(|part| part.text())
         .collect();
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
@@ -153,6 +149,54 @@ fn job_of(node: Node) -> Job {
         is_alone: None,
         has_object: false,
         class,
+    }
+}
+
+fn trigger_of(node: Node, line: u32) -> Trigger {
+    // In 1.x the trigger stands within its job, which it need not name.
+    let around = node
+        .ancestors()
+        .find(|above| above.tag_name().name() == "job")
+        .and_then(|job| child(job, "job-detail"))
+        .map(job_of);
+    let number = |name: &str| text_of(node, name).and_then(|text| text.parse().ok());
+    let fires = match node.tag_name().name() {
+        "cron" => Fires::Cron(text_of(node, "cron-expression").unwrap_or_default()),
+        "simple" => Fires::Simple {
+            repeat: match text_of(node, "repeat-count").as_deref() {
+                Some("REPEAT_INDEFINITELY") => -1,
+                Some(text) => text.parse().unwrap_or(0),
+                None => 0,
+            },
+            interval_ms: number("repeat-interval").unwrap_or(0),
+        },
+        "calendar-interval" => Fires::Calendar {
+            interval: number("repeat-interval").unwrap_or(0),
+            unit: text_of(node, "repeat-interval-unit").unwrap_or_default(),
+        },
+        other => Fires::Other(other.to_owned()),
+    };
+    let job = (
+        text_of(node, "job-name").or_else(|| around.as_ref().map(|job| job.name.clone())),
+        text_of(node, "job-group").or_else(|| around.map(|job| job.group)),
+    );
+    Trigger {
+        line,
+        name: text_of(node, "name").unwrap_or_default(),
+        group: text_of(node, "group").unwrap_or_else(|| GROUP.to_owned()),
+        job: (
+            job.0.unwrap_or_default(),
+            job.1.unwrap_or_else(|| GROUP.to_owned()),
+        ),
+        description: text_of(node, "description").unwrap_or_default(),
+        data: data_of(node),
+        fires,
+        misfire: text_of(node, "misfire-instruction").unwrap_or_default(),
+        zone: text_of(node, "time-zone"),
+        start: text_of(node, "start-time"),
+        end: text_of(node, "end-time"),
+        calendar: text_of(node, "calendar-name"),
+        is_off: false,
     }
 }
 
@@ -220,7 +264,7 @@ impl Reader<'_, '_> {
         fired: &mut BTreeMap<(String, String), Vec<String>>,
     ) -> Result<(), Undecided> {
         let (line, through) = self.lines(node.parent().unwrap_or(node));
-        let trigger = self.read_trigger(node, line);
+        let trigger = trigger_of(node, line);
         let job = self
             .jobs
             .get(&(trigger.job.1.clone(), trigger.job.0.clone()));
@@ -249,54 +293,6 @@ impl Reader<'_, '_> {
             }
         }
         Ok(())
-    }
-
-    fn read_trigger(&self, node: Node, line: u32) -> Trigger {
-        // In 1.x the trigger stands within its job, which it need not name.
-        let around = node
-            .ancestors()
-            .find(|above| above.tag_name().name() == "job")
-            .and_then(|job| child(job, "job-detail"))
-            .map(job_of);
-        let number = |name: &str| text_of(node, name).and_then(|text| text.parse().ok());
-        let fires = match node.tag_name().name() {
-            "cron" => Fires::Cron(text_of(node, "cron-expression").unwrap_or_default()),
-            "simple" => Fires::Simple {
-                repeat: match text_of(node, "repeat-count").as_deref() {
-                    Some("REPEAT_INDEFINITELY") => -1,
-                    Some(text) => text.parse().unwrap_or(0),
-                    None => 0,
-                },
-                interval_ms: number("repeat-interval").unwrap_or(0),
-            },
-            "calendar-interval" => Fires::Calendar {
-                interval: number("repeat-interval").unwrap_or(0),
-                unit: text_of(node, "repeat-interval-unit").unwrap_or_default(),
-            },
-            other => Fires::Other(other.to_owned()),
-        };
-        let job = (
-            text_of(node, "job-name").or_else(|| around.as_ref().map(|job| job.name.clone())),
-            text_of(node, "job-group").or_else(|| around.map(|job| job.group)),
-        );
-        Trigger {
-            line,
-            name: text_of(node, "name").unwrap_or_default(),
-            group: text_of(node, "group").unwrap_or_else(|| GROUP.to_owned()),
-            job: (
-                job.0.unwrap_or_default(),
-                job.1.unwrap_or_else(|| GROUP.to_owned()),
-            ),
-            description: text_of(node, "description").unwrap_or_default(),
-            data: data_of(node),
-            fires,
-            misfire: text_of(node, "misfire-instruction").unwrap_or_default(),
-            zone: text_of(node, "time-zone"),
-            start: text_of(node, "start-time"),
-            end: text_of(node, "end-time"),
-            calendar: text_of(node, "calendar-name"),
-            is_off: false,
-        }
     }
 
     fn job(
