@@ -207,12 +207,13 @@ pub(crate) fn is_of_time(word: &str) -> bool {
             .all(|b| b.is_ascii_digit() || matches!(b, b',' | b'-' | b'/' | b'*' | b'?'))
 }
 
+/// Capitals are no part of most users' names, but Debian has `Debian-exim`.
 fn has_form_of_user(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && word.len() <= 32
         && word
             .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_')
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
 #[cfg(test)]
@@ -231,6 +232,7 @@ mod tests {
                 is(UserField::Yes),
             ),
             ("* * * * * gnt-masterd [ -x a ] && a\n", is(UserField::Yes)),
+            ("* * * * * Debian-exim [ -x a ] && a\n", is(UserField::Yes)),
             ("* * * * * php /srv/cron.php\n", is(UserField::No)),
             ("* * * * * backup-tool --all\n", is(UserField::No)),
             ("* * * * * cleanup\n", is(UserField::No)),
