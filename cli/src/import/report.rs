@@ -187,7 +187,7 @@ fn told(account: &Account, entry: &Entry) -> String {
         }
         return told;
     }
-    let mut told = super::account::cut(entry.text.trim(), 100);
+    let mut told = super::account::cut(entry.text.trim(), 100).replace('\t', " ");
     for part in [&entry.why, &entry.remedy] {
         if !part.is_empty() {
             if !told.is_empty() {
