@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use coordinator_core::clock::Thresholds;
 use coordinator_core::{Config, ConnId, Core, Effect, Request, RequestId};
 use ledger::{Proposal, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
@@ -80,6 +81,7 @@ impl Bench {
             node: "bench".to_owned(),
             incarnation: Incarnation(1),
             certificate: FOR_EVER,
+            clock: Thresholds::default(),
         };
         let core = Core::new(config, store.working_set()?, now, Rules::all());
         let mut bench = Bench {
