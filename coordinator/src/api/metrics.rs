@@ -11,7 +11,6 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use coordinator_core::Core;
-use coordinator_core::clock::Verdict;
 use protocol::Now;
 use serde_json::json;
 
@@ -75,7 +74,7 @@ impl Present {
         }
         Present {
             leads: core.epoch().is_some(),
-            clock_trusted: core.clock_verdict(now) == Verdict::Trusted,
+            clock_trusted: core.clock_verdict(now).may_fire(),
             jobs: set.jobs.len(),
             runs: set.tally().runs().collect(),
             shards: set.tally().shards().collect(),
