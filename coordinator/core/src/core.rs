@@ -417,7 +417,7 @@ impl Core {
         let (agent_id, token) = (lease.agent_id, lease.token);
         let agent = self.set.agents.get(&agent_id);
         let at = agent.and_then(|agent| self.sessions.acked_arrival(&agent.name));
-        let until = self.lease_until(lease, shard.run_id, now);
+        let until = self.lease_until(shard.run_id, now);
         self.expiry.begin_lease(agent_id, token, key, at, until);
     }
 

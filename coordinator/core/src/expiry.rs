@@ -14,7 +14,6 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::Lease;
 use ledger::command::{Command, Expire};
 use protocol::lease::{QUIET_HOST, STALLED_LEADER, TAKEOVER_MAX, TAKEOVER_MIN, leader_expiry};
 use protocol::{AgentId, BootMs, DurationMs, Now, Rule, RunId, Token};
@@ -211,8 +210,9 @@ impl Core {
     /// From when on nothing that a host lists keeps this lease: what its attempt may take, and what
     /// its host may need besides. A supervisor ends its attempts at their time-out; where it does
     /// not, or cannot because the kernel does not let go of a process, its shard would otherwise
-    /// wait for as long as the host beats. The wall clock only says how much of the time is left.
-    pub(crate) fn lease_until(&self, lease: Lease, run_id: RunId, now: Now) -> BootMs {
+    /// wait for as long as the host beats. A new leader counts anew: how long a lease had been held
+    /// before, only the wall clock could tell it, and what that says must kill nothing.
+    pub(crate) fn lease_until(&self, run_id: RunId, now: Now) -> BootMs {
         let run = self.set.runs.get(&run_id);
         let manifest = run.and_then(|run| self.catalogue.readable(run.job_id, run.version));
         let Some(manifest) = manifest.filter(|_| self.rules.on(Rule::TimeoutBoundsLease)) else {
@@ -220,7 +220,7 @@ impl Core {
         };
         let timeout = DurationMs(manifest.timeout.0 + manifest.timeout.0 / 100);
         let whole = manifest.takeover_after + timeout + GRACE;
-        now.boot + (lease.since + whole - now.wall).clamp_to(whole)
+        now.boot + whole
     }
 
     fn lease_is_due(&self, token: Token, key: Key, now: BootMs) -> bool {

@@ -251,8 +251,6 @@ pub struct Lease {
     pub token: Token,
     pub agent_id: AgentId,
     pub cancelling: bool,
-    /// When it was granted.
-    pub since: WallMs,
 }
 
 impl ShardState {

@@ -14,3 +14,4 @@ mod outputs;
 mod requests;
 mod slow;
 mod watched;
+mod wishes;

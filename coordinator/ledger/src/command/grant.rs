@@ -42,7 +42,6 @@ impl Grant {
             token,
             agent_id: agent.row.agent_id,
             cancelling: false,
-            since: context.at,
         };
         context.move_shard(&mut run, &mut shard, ShardState::Leased(lease), None)?;
         run.row.state = RunState::Running;

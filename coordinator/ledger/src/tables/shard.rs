@@ -79,7 +79,6 @@ pub(crate) fn read_shard(row: &Row<'_>) -> rusqlite::Result<Shard> {
             token: token.ok_or_else(|| damaged(6, Type::Null, "a leased shard has no token"))?,
             agent_id: AgentId(row.get(7)?),
             cancelling: row.get(8)?,
-            since: WallMs(row.get(4)?),
         }),
         ShardKind::Succeeded => ShardState::Succeeded,
         ShardKind::NeedsConfirmation => ShardState::NeedsConfirmation,
@@ -116,7 +115,7 @@ fn state_columns(state: &ShardState) -> (ShardKind, i64, i64, Option<i64>, bool)
         ShardState::Pending { since, delay } => (ShardKind::Pending, since.0, delay.0, None, false),
         ShardState::Leased(lease) => (
             ShardKind::Leased,
-            lease.since.0,
+            0,
             0,
             Some(lease.agent_id.0),
             lease.cancelling,
