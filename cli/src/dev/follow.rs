@@ -175,7 +175,12 @@ fn tell_attempts(client: &Client, line: &mut Line) -> Result<(), Failure> {
         .filter(|attempt| attempt.execution == execution)
         .count();
     if attempts > detail.run.shards as usize {
-        line.detail = format!("{}, {attempts} attempts", line.detail);
+        // What is to be typed stays at the end.
+        let (what, command) = match line.detail.split_once(": ") {
+            Some((what, command)) => (what, format!(": {command}")),
+            None => (line.detail.as_str(), String::new()),
+        };
+        line.detail = format!("{what}, {attempts} attempts{command}");
     }
     Ok(())
 }

@@ -489,6 +489,8 @@ fn named_run(text: &str) -> Option<RunId> {
 /// A rerun, for a reason that a shell takes as it stands.
 fn again(detail: &RunDetail, options: &str, reason: &str, purpose: &str) -> Advice {
     let plain = |c: char| c.is_ascii_alphanumeric() || " .,:;/_-'".contains(c);
+    // On which host, and after how many attempts, the ledger knows without being told.
+    let reason = reason.split(" on ").next().unwrap_or_default();
     let reason: String = reason.chars().filter(|&c| plain(c)).take(60).collect();
     let command = format!(
         "matins rerun {}{options} --reason \"{}\"",
@@ -793,7 +795,7 @@ pub(super) mod tests {
             &facts,
             Verdict::CutOff,
             "",
-            "matins rerun run-12 --failed --reason \"shard 1 was lost with its host on host-2",
+            "matins rerun run-12 --failed --reason \"shard 1 was lost with its host\"",
         );
     }
 }
