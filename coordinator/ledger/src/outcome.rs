@@ -233,6 +233,8 @@ pub enum Refusal {
     Cordoned { name: AgentName, cordon: Cordon },
     #[error("there is no resource `{}`", resource.as_str())]
     NoSuchResource { resource: ResourceName },
+    #[error("it uses `{}`, and there is no such resource", resource.as_str())]
+    UnknownResource { resource: ResourceName },
     #[error(
         "one shard needs {wanted} of `{}`, and there are {capacity}: it could never run",
         resource.as_str()

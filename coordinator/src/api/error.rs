@@ -267,7 +267,10 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::NoSuchRun { .. } => LIST_RUNS,
         Refusal::NoAgentNamed { .. } => LIST_AGENTS,
         Refusal::NoSuchResource { .. } => {
-            "make it with `matins resource set NAME CAPACITY`, or correct its name"
+            "list the resources (`matins get resources`) and use one of their names"
+        }
+        Refusal::UnknownResource { .. } => {
+            "make it with `matins resource set NAME CAPACITY`, or correct its name in needs.uses"
         }
         Refusal::BeyondCapacity { .. } => {
             "ask for less under needs.uses, or raise it with `matins resource set NAME CAPACITY`"

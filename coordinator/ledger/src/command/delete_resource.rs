@@ -68,7 +68,7 @@ mod tests {
         let mut bed = Bed::new();
         assert!(matches!(
             bed.refused(put("needs: { uses: { db: 1 } }")),
-            Refusal::NoSuchResource { .. }
+            Refusal::UnknownResource { .. }
         ));
         bed.ok(PutResource {
             name: "db".parse().unwrap(),

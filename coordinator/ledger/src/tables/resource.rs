@@ -90,7 +90,7 @@ impl Context<'_> {
         for (name, &wanted) in &manifest.needs.uses {
             let resource = name.clone();
             let Some(known) = self.resource(name)? else {
-                return Err(Refusal::NoSuchResource { resource }.into());
+                return Err(Refusal::UnknownResource { resource }.into());
             };
             if wanted > known.capacity {
                 let capacity = known.capacity;
@@ -114,7 +114,7 @@ impl Context<'_> {
         for (name, wanted) in units {
             let resource = name.clone();
             let Some(mut row) = self.resource(name)? else {
-                return Err(Refusal::NoSuchResource { resource }.into());
+                return Err(Refusal::UnknownResource { resource }.into());
             };
             let held = row.in_use.saturating_add(*wanted);
             if held > row.capacity && is_bounded {
