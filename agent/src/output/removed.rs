@@ -3,6 +3,7 @@
 //! A file of lines `TOKEN MILLISECONDS WHY` beside the outputs. It is a help and no more: where it
 //! is lost, it is not known why an output is not there.
 
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
@@ -47,7 +48,8 @@ pub(super) fn note(directory: &Path, gone: &[(i64, Why)], now: WallMs) -> io::Re
     let path = directory.join(FILE);
     let mut lines = String::new();
     for (token, why) in gone {
-        lines.push_str(&format!("{token} {} {}\n", now.0, why.as_str()));
+        // A string takes every write.
+        let _ = writeln!(lines, "{token} {} {}", now.0, why.as_str());
     }
     let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
     file.write_all(lines.as_bytes())?;

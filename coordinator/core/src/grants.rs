@@ -310,16 +310,13 @@ impl Core {
             .collect();
         let mut reports: BTreeMap<Arc<Demand>, String> = BTreeMap::new();
         for key in stuck {
-            let report = match self.queue.demand_of(key) {
-                Some((order, demand)) => {
-                    let known = reports.entry(Arc::clone(&demand));
-                    let report = || self.report(order, &demand, now).to_string();
-                    known.or_insert_with(report).clone()
-                }
-                None => {
-                    let error = self.unreadable(key.0).unwrap_or("it is not there");
-                    format!("its manifest cannot be read: {error}")
-                }
+            let report = if let Some((order, demand)) = self.queue.demand_of(key) {
+                let known = reports.entry(Arc::clone(&demand));
+                let report = || self.report(order, &demand, now).to_string();
+                known.or_insert_with(report).clone()
+            } else {
+                let error = self.unreadable(key.0).unwrap_or("it is not there");
+                format!("its manifest cannot be read: {error}")
             };
             self.queue.step_aside(key);
             self.grants.busy.insert(key, None);

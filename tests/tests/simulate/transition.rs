@@ -12,6 +12,8 @@ use crate::world::people::{self, Job};
 use crate::world::{Event, World};
 
 /// One thing that happens. Whatever lasts ends by a [`Recovery`] that is put on its way at once.
+// One at a time is made; a box around the largest would cost more readers than bytes.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum Transition {
     /// `keep`: whether a batch on its way had reached the disk.

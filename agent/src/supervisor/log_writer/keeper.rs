@@ -203,17 +203,17 @@ impl Keeper {
     pub(super) fn say_last_words(mut self, now: Moment) -> Option<Keeper> {
         let waits = self.unwritable.as_ref().map(|u| u.retry_at > now.boot);
         if waits == Some(true) || !self.write_what_is_missing(now) {
-            return self.is_worth_waiting();
+            return self.or_give_up();
         }
         if let Err(error) = self.files.close(self.at, now.stamp) {
             self.fail(&error, Amount::default(), now.boot);
-            return self.is_worth_waiting();
+            return self.or_give_up();
         }
         None
     }
 
     /// A disk has room again one day; whatever else stands in the way does not go by itself.
-    fn is_worth_waiting(self) -> Option<Keeper> {
+    fn or_give_up(self) -> Option<Keeper> {
         if self.trouble().is_some() {
             return Some(self);
         }

@@ -23,7 +23,7 @@ impl Grant {
         let (mut run, mut shard) = context.placeable(self.run_id, self.shard)?;
         let agent = context.agent_of_live_session(self.session)?;
         context.take_units(&self.uses, context.rules.on(Rule::ResourcesBounded))?;
-        shard.holds = self.uses.clone();
+        shard.holds.clone_from(&self.uses);
 
         let token = Token(context.meta.mint_position());
         let earlier = shard.token.replace(token);
