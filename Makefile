@@ -29,10 +29,12 @@ test: ## Run all tests that everybody runs
 	python3 -m unittest discover -s examples/baseline
 	python3 -m unittest discover -s examples/reconcile
 	python3 -m unittest discover -s cli/tests/guard
+	python3 -m unittest discover -s tests/api
 
 test-full: test ## Run them all, the long ones included
 	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
 	RUST_TEST_THREADS=$(SIDE_BY_SIDE) cargo test --workspace -- --ignored
+	MATINS_API_EXAMPLES=200 python3 -m unittest discover -s tests/api
 	$(MAKE) test-guest
 
 # Emulation is slow: what it could only time out on is left to the machine itself.
