@@ -8,6 +8,7 @@ mod complete;
 mod dev;
 mod failure;
 mod import;
+mod log_thread;
 mod output;
 mod paint;
 mod progress;

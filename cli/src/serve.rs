@@ -9,10 +9,12 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, gethostname, getppid};
 use protocol::AgentName;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 use transport::Identity;
 
 use crate::args::{Child, Coordinator, RunAgent, Supervisor};
 use crate::failure::{Failure, chain};
+use crate::log_thread::LogThread;
 
 /// Variable that says what is logged.
 const LOG: &str = "MATINS_LOG";
@@ -21,7 +23,11 @@ const LOG: &str = "MATINS_LOG";
 const IDENTITY_DIR: &str = "identity";
 
 pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
-    begin(&options.child)?;
+    // The thread that grants leases logs too, and must not wait for whoever reads it.
+    let log = LogThread::start(io::stderr()).map_err(|error| {
+        Failure::of_error("starting the thread that writes the log", &error, REMEDY)
+    })?;
+    begin(&options.child, log.clone())?;
     let what = format!("running a coordinator on {}", options.data.display());
     let identity_dir = options
         .identity
@@ -37,11 +43,13 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
             stop: options.clock_stop,
         },
     };
-    block_on(&what, coordinator::run(options))
+    let ended = block_on(&what, coordinator::run(options));
+    log.finish();
+    ended
 }
 
 pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
-    begin(child)?;
+    begin(child, io::stderr)?;
     let what = format!("running an agent on {}", options.data.display());
     if let Some(name) = &options.name {
         check_name(&what, name, &options.identity)?;
@@ -86,7 +94,7 @@ fn check_name(what: &str, name: &AgentName, identity: &Path) -> Result<(), Failu
 
 /// Has one thread and nothing of a runtime, so that it stays as small as the host's life needs.
 pub(crate) fn supervisor(options: Supervisor) -> Result<(), Failure> {
-    begin(&options.child)?;
+    begin(&options.child, io::stderr)?;
     let what = format!("running a supervisor on {}", options.dir.display());
     let options = agent::supervisor::Options {
         directory: options.dir,
@@ -97,7 +105,10 @@ pub(crate) fn supervisor(options: Supervisor) -> Result<(), Failure> {
 const REMEDY: &str = "correct that and start it again; what is in its directory stays good";
 
 /// Logs to standard error, and ties this process to the one that started it where that is wanted.
-fn begin(child: &Child) -> Result<(), Failure> {
+fn begin(
+    child: &Child,
+    log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Result<(), Failure> {
     let filter = match env::var_os(LOG) {
         None => EnvFilter::new("info"),
         Some(_) => EnvFilter::try_from_env(LOG).map_err(|error| {
@@ -110,7 +121,7 @@ fn begin(child: &Child) -> Result<(), Failure> {
     };
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(log)
         .with_ansi(io::stderr().is_terminal())
         .init();
     match child.parent_pid {

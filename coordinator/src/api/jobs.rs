@@ -20,9 +20,8 @@ use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_JOBS};
-use super::input::{Entity, Expected, JobPath, Params, Tagged, check_asker};
+use super::input::{Entity, Expected, JobPath, Namespace, Params, Tagged, check_asker};
 use super::pages::{self, Paged, place};
-use super::runs::namespace;
 use crate::engine::AskError;
 use crate::narrate::kind_word;
 
@@ -32,8 +31,7 @@ const GAPS_DEFAULT: u32 = 100;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    #[schemars(schema_with = "namespace")]
-    namespace: Option<String>,
+    namespace: Option<Namespace>,
     /// Only those that a person has paused, or only the others.
     paused: Option<bool>,
     #[schemars(range(min = 1, max = 1000))]
@@ -58,7 +56,7 @@ pub(super) async fn list(
 ) -> Result<Paged<Job>, ApiError> {
     let what = "listing the jobs";
     let filter = JobFilter {
-        namespace: query.namespace,
+        namespace: query.namespace.map(Into::into),
         paused: query.paused,
         after: place(what, query.cursor.as_deref())?,
         limit: pages::limit(what, query.limit, ROWS_MAX)?,

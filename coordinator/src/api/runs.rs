@@ -11,14 +11,13 @@ use protocol::api::{
     CancelRequest, ConfirmRequest, IdOrNull, RedoAnswer, RedoRequest, RerunRequest, Rfc3339,
     Rfc3339OrNull, Run, RunAnswer, RunDetail,
 };
-use protocol::names::NAME_PART_PATTERN;
 use protocol::{AgentName, JobName, RunId, WallMs, api};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_RUNS};
-use super::input::{Entity, Params, RunPath, check_asker, parse};
+use super::input::{Entity, Namespace, Params, RunPath, check_asker, parse};
 use super::jobs::out_of_place;
 use super::pages::{self, Paged, place};
 
@@ -31,8 +30,7 @@ pub(super) struct ListQuery {
     /// Under its present name or one that it had before; of deleted jobs too.
     job: Option<JobName>,
     /// Of all jobs whose names begin with this namespace.
-    #[schemars(schema_with = "namespace")]
-    namespace: Option<String>,
+    namespace: Option<Namespace>,
     #[schemars(schema_with = "run_state")]
     state: Option<RunState>,
     /// With a fire time not before this.
@@ -72,10 +70,6 @@ fn run_ids(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "pattern": "^run-[0-9]{1,18}(,run-[0-9]{1,18}){0,999}$" })
 }
 
-pub(super) fn namespace(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "pattern": format!("^{NAME_PART_PATTERN}$") })
-}
-
 /// `GET /api/v1/runs`: newest first, those of one job by fire time, all others as they were
 /// admitted; with `after`, those after it, oldest first.
 pub(super) async fn list(
@@ -111,7 +105,7 @@ fn filter(what: &str, query: ListQuery) -> Result<RunFilter, ApiError> {
     }
     Ok(RunFilter {
         job: query.job,
-        namespace: query.namespace,
+        namespace: query.namespace.map(Into::into),
         state: query.state,
         from: query.from,
         to: query.to,

@@ -8,6 +8,7 @@ mod agents;
 mod fires;
 mod garbage;
 mod heads;
+mod hostile;
 mod house;
 mod lifecycle;
 mod outputs;
