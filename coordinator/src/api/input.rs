@@ -17,8 +17,8 @@ use protocol::api::IdText;
 use protocol::names::{NAME_PART_PATTERN, NameError};
 use protocol::{AgentName, AlertId, JobName, ResourceName, RunId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
