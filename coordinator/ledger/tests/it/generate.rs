@@ -254,12 +254,12 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         let cordon = c.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]);
         return match c.byte() % 9 {
             5 | 6 => Command::PutResource(PutResource {
-                name: "db".parse().unwrap(),
+                name: c.pick(&["db", "spare"]).parse().unwrap(),
                 capacity: c.pick(&[2, 3, 5, 0]),
                 by,
             }),
             7 | 8 => Command::DeleteResource(DeleteResource {
-                name: "db".parse().unwrap(),
+                name: c.pick(&["db", "spare"]).parse().unwrap(),
                 by,
             }),
             0 => Command::Quarantine(Quarantine { name, reason }),
