@@ -252,14 +252,16 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         let name = c.pick(&["h1", "h2", "h3", "h8"]).parse().unwrap();
         let (by, reason) = (c.text(), c.text());
         let cordon = c.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]);
-        return match c.byte() % 9 {
+        let skipped = usize::from(c.byte()) % set.resources.len().max(1);
+        let known = set.resources.keys().nth(skipped).cloned();
+        return match c.byte() % 12 {
             5 | 6 => Command::PutResource(PutResource {
                 name: c.pick(&["db", "spare"]).parse().unwrap(),
                 capacity: c.pick(&[2, 3, 5, 0]),
                 by,
             }),
-            7 | 8 => Command::DeleteResource(DeleteResource {
-                name: c.pick(&["db", "spare"]).parse().unwrap(),
+            7..=10 => Command::DeleteResource(DeleteResource {
+                name: known.unwrap_or_else(|| "db".parse().unwrap()),
                 by,
             }),
             0 => Command::Quarantine(Quarantine { name, reason }),
