@@ -33,21 +33,21 @@ impl Progress {
         };
         if self.is_terminal && due {
             let text: String = printable(text).chars().take(LINE_WIDTH - 1).collect();
-            self.write(&text);
+            write_over(&text);
             self.shown = Some(Instant::now());
         }
     }
+}
 
-    fn write(&self, text: &str) {
-        // Where nobody looks any more, that is no reason to fail.
-        let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
-    }
+fn write_over(text: &str) {
+    // Where nobody looks any more, that is no reason to fail.
+    let _ = write!(io::stderr().lock(), "\r\x1b[K{text}");
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            self.write("");
+            write_over("");
         }
     }
 }

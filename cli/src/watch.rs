@@ -112,8 +112,9 @@ impl Face {
     }
 }
 
-fn lines(texts: &[String]) -> String {
-    texts.iter().map(|text| format!("{text}\n")).collect()
+fn lines(texts: &[impl AsRef<str>]) -> String {
+    let lines = texts.iter().flat_map(|text| [text.as_ref(), "\n"]);
+    lines.collect()
 }
 
 /// Draws from the upper left corner, as much as the screen holds.
@@ -137,12 +138,11 @@ fn fit(text: &str, height: usize) -> String {
         return text.to_owned();
     }
     let shown = height.saturating_sub(1);
-    let mut text: String = all[..shown]
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect();
-    text.push_str(&format!("and {} lines more\n", all.len() - shown));
-    text
+    format!(
+        "{}and {} lines more\n",
+        lines(&all[..shown]),
+        all.len() - shown
+    )
 }
 
 /// Ctrl-C and SIGTERM end the process with success, wherever it is. The signals are blocked in all

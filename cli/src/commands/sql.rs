@@ -143,7 +143,7 @@ fn write(output: Rows, answer: &sql::Rows) -> Result<(), Failure> {
 
 /// Where the columns are too many to stand side by side: each row on lines of its own.
 fn records(answer: &sql::Rows) -> String {
-    let label = answer.columns.iter().map(|name| name.len()).max();
+    let label = answer.columns.iter().map(String::len).max();
     let label = label.unwrap_or(0).min(LABEL_WIDTH_MAX);
     let mut text = String::new();
     for (i, cells) in answer.rows.iter().enumerate() {

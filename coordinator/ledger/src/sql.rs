@@ -115,7 +115,7 @@ fn judge(context: AuthContext<'_>) -> Authorization {
 }
 
 fn columns_of(statement: &Statement<'_>) -> Vec<String> {
-    let names = statement.column_names().into_iter();
+    let names = statement.column_names();
     names.map(str::to_owned).collect()
 }
 

@@ -1,5 +1,7 @@
 //! Which of the four failures it is, or none, and what to do: a pure function of the facts.
 
+use std::fmt::Write;
+
 use protocol::api::{Attempt, RunDetail, Shard};
 use protocol::attempt::{AttemptOutcome, Exit};
 use protocol::{DurationMs, RunId, WallMs};
@@ -430,15 +432,15 @@ fn last_words(shard: &Shard) -> Option<String> {
     if attempt.out_of_memory {
         words.push_str(" for want of memory");
     }
-    words.push_str(&format!(" on {}", attempt.agent));
+    let _ = write!(words, " on {}", attempt.agent);
     let tries = shard.attempts.len();
     if tries > 1 {
-        words.push_str(&format!(", the last of {tries} attempts"));
+        let _ = write!(words, ", the last of {tries} attempts");
     }
     if attempt.started_at.is_none()
         && let Some(reason) = &attempt.reason
     {
-        words.push_str(&format!(": {reason}"));
+        let _ = write!(words, ": {reason}");
     }
     Some(words)
 }

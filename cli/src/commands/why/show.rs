@@ -1,5 +1,7 @@
 //! The answer, for people and for programs.
 
+use std::fmt::Write;
+
 use protocol::api::RunDetail;
 use protocol::{DurationMs, WallMs};
 use serde_json::{Value, json};
@@ -98,12 +100,13 @@ impl Sections {
             let heading = if i == 0 { "now" } else { "" };
             let blank = " ".repeat(HEADING_WIDTH - heading.len());
             let indent = " ".repeat(HEADING_WIDTH);
-            self.text.push_str(&format!(
-                "{}{blank}{}:\n{indent}{}\n",
+            let _ = writeln!(
+                self.text,
+                "{}{blank}{}:\n{indent}{}",
                 toned(heading, Some(Tone::Faint)),
                 advice.purpose,
                 advice.command
-            ));
+            );
         }
     }
 }
@@ -171,10 +174,10 @@ fn triggered(facts: &Facts) -> Vec<String> {
     let late = at - run.fire_time;
     let mut line = format!("{} at {at}", run.run);
     if late > DurationMs::ZERO && run.namespace == "scheduled" {
-        line.push_str(&format!(", {} after its time", rough(late)));
+        let _ = write!(line, ", {} after its time", rough(late));
     }
     if matches!(run.state.as_str(), "skipped" | "missed") {
-        line.push_str(&format!(", and {}", run.state));
+        let _ = write!(line, ", and {}", run.state);
     }
     vec![line]
 }
@@ -219,7 +222,7 @@ fn executed(facts: &Facts) -> Vec<String> {
             );
             if let Some(by) = &execution.by {
                 let reason = execution.reason.as_deref().unwrap_or_default();
-                line.push_str(&format!(", by {by}: {reason}"));
+                let _ = write!(line, ", by {by}: {reason}");
             }
             line
         })
