@@ -301,6 +301,54 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_of_the_missed_run_oldest_first_as_many_as_may() {
+        let check = |policies: &str, seconds: i64, expected: &[&str]| {
+            let manifest = manifest("@every 10s", policies);
+            assert_eq!(words(&decided(&manifest, seconds)), expected, "{policies}");
+        };
+        let late =
+            |catch_up: &str| format!("{{ policy: run_now, after: 15s }}\ncatch_up: {catch_up}");
+        check(
+            &late("{ at_most: 3 }"),
+            78,
+            &[
+                "gap of 3",
+                "40:catch_up",
+                "50:catch_up",
+                "60:catch_up",
+                "70:scheduled",
+            ],
+        );
+        check(
+            &late("{ at_most: 9 }"),
+            38,
+            &["10:catch_up", "20:catch_up", "30:scheduled"],
+        );
+        // What is later than the window is not run, however few there are.
+        check(
+            &late("{ at_most: 9, window: 30s }"),
+            78,
+            &["gap of 4", "50:catch_up", "60:catch_up", "70:scheduled"],
+        );
+        check(
+            &late("{ at_most: 9, window: 16s }"),
+            78,
+            &["gap of 5", "60:missed", "70:scheduled"],
+        );
+        check(
+            "{ within: 40s, after: 15s }\ncatch_up: { at_most: 9 }",
+            78,
+            &[
+                "gap of 3",
+                "40:catch_up",
+                "50:catch_up",
+                "60:catch_up",
+                "70:scheduled",
+            ],
+        );
+    }
+
+    #[test]
     fn a_year_of_missed_seconds_is_one_gap_and_a_bounded_number_of_runs() {
         let manifest = manifest("@every 1s", "{ policy: run_now, after: 1h }");
         let year = 365 * 86_400;

@@ -285,6 +285,11 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::WatermarkMoved { .. } => "ask again: it fired while this was being decided",
         Refusal::NameTaken { .. } => "choose another name, or delete the other job first",
         Refusal::NameRetired { .. } => "use the new name",
+        Refusal::NoSuchPredecessor { .. } => {
+            "apply that job first, or correct its name under `after`; `matins apply` of both together \
+             puts them in order"
+        }
+        Refusal::Circle { .. } => "take one of these jobs out of another's `after`",
         Refusal::WrongRunState { .. } | Refusal::WrongShardState { .. } => {
             "look at the run as it stands now; it may have moved on"
         }

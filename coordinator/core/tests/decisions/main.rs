@@ -14,3 +14,4 @@ mod receipts;
 mod reigns;
 mod requests;
 mod sessions;
+mod waiting;
