@@ -121,7 +121,7 @@ fn decide_missed(owed: Owed<'_>, late_from: WallMs, now: WallMs, rules: Rules) -
         .first()
         .map_or(late_from, |decision| at(decision) - ONE_MS);
     let given_up = schedule.count(owed.anchor, owed.from, before_kept);
-    let gap = (given_up > 0).then(|| Decision::Gap {
+    let gap = (given_up > 0).then_some(Decision::Gap {
         from: owed.from,
         through: before_kept,
         count: given_up,

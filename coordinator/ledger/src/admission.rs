@@ -232,12 +232,13 @@ pub(crate) fn read_waiting_words(
 /// An expression of SQL over a row `run` of `runs`: what it waits for, as the other rows have it
 /// when it is asked. NULL where it does not wait.
 pub(crate) fn waiting_words(run: &str) -> String {
-    let states: String = RunState::ALL
+    let states: Vec<String> = RunState::ALL
         .iter()
-        .map(|state| format!(" WHEN {} THEN '{}'", state.code(), state.word()))
+        .map(|state| format!("WHEN {} THEN '{}'", state.code(), state.word()))
         .collect();
+    let states = states.join(" ");
     let state = format!(
-        "coalesce((SELECT CASE o.state{states} END FROM runs o WHERE o.run_id = {run}.waits_run), 'gone')"
+        "coalesce((SELECT CASE o.state {states} END FROM runs o WHERE o.run_id = {run}.waits_run), 'gone')"
     );
     let job = format!("(SELECT j.name FROM jobs j WHERE j.job_id = {run}.waits_job)");
     let other = format!("'run-' || {run}.waits_run");
@@ -259,9 +260,9 @@ pub(crate) fn waiting_words(run: &str) -> String {
             format!("'catch_up: its turn comes after ' || {other} || ', which is ' || {state}")
         }
     };
-    let cases: String = BlockerKind::ALL
+    let cases: Vec<String> = BlockerKind::ALL
         .iter()
-        .map(|&kind| format!(" WHEN {} THEN {}", kind.code(), words(kind)))
+        .map(|&kind| format!("WHEN {} THEN {}", kind.code(), words(kind)))
         .collect();
-    format!("CASE {run}.waits_on{cases} END")
+    format!("CASE {run}.waits_on {} END", cases.join(" "))
 }

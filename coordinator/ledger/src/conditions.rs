@@ -42,18 +42,21 @@ impl Context<'_> {
         if !is_new(run, &[Trigger::Scheduled, Trigger::CatchUp]) {
             return Ok(None);
         }
-        let on = match self.judge_turn(run, policy)? {
-            Some(on) => Some(on),
-            None => {
-                for predecessor in &policy.after {
-                    if let Some(verdict) = self.judge_after(run, predecessor)? {
-                        return Ok(Some(verdict));
-                    }
-                }
-                self.judge_previous(run, policy)?
+        if let Some(turn) = self.judge_turn(run, policy)? {
+            return Ok(Some(Verdict::Wait(turn)));
+        }
+        let mut waits = None;
+        for predecessor in &policy.after {
+            match self.judge_after(run, predecessor)? {
+                // One that has failed is enough, whatever becomes of the others.
+                Some(Verdict::Skip(never)) => return Ok(Some(Verdict::Skip(never))),
+                verdict => waits = waits.or(verdict),
             }
-        };
-        Ok(on.map(Verdict::Wait))
+        }
+        if waits.is_some() {
+            return Ok(waits);
+        }
+        Ok(self.judge_previous(run, policy)?.map(Verdict::Wait))
     }
 
     /// Catch-up runs of a job go oldest first, so many at once.
