@@ -20,6 +20,9 @@ use crate::run::Input;
 /// coordinator up long before; this only bounds the memory.
 pub(crate) const OUTGOING_MAX: usize = 8192;
 
+/// Messages that leave in one write, where so many wait.
+const SENT_AT_ONCE: usize = 64;
+
 /// Where and as whom to dial.
 pub(crate) struct Line {
     pub(crate) dialer: Dialer,
@@ -131,10 +134,12 @@ async fn listen(line: &Line, id: ConnectionId, mut receiver: ControlReceiver) ->
 }
 
 async fn speak(mut sender: ControlSender, mut waiting: mpsc::Receiver<AgentMessage>) -> LinkError {
-    while let Some(message) = waiting.recv().await {
-        if let Err(error) = sender.send(&message).await {
+    let mut messages = Vec::new();
+    while waiting.recv_many(&mut messages, SENT_AT_ONCE).await > 0 {
+        if let Err(error) = sender.send_all(&messages).await {
             return error.into();
         }
+        messages.clear();
     }
     LinkError::Closed
 }

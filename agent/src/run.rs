@@ -16,6 +16,7 @@ use std::time::Duration;
 use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId, DiskFull};
 use nix::fcntl::Flock;
+use protocol::attempt::AttemptOutcome;
 use protocol::message::{
     AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, LABELS_MAX, SLOTS_MAX,
 };
@@ -39,6 +40,9 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 /// Inputs that may wait for the core; their senders wait beyond it.
 const INPUTS_MAX: usize = 1024;
+
+/// Inputs handled in one go, before signals and timers are looked at again.
+const INPUTS_TAKEN_MAX: usize = 64;
 
 const SLEEP_LONGEST: Duration = Duration::from_secs(1);
 
@@ -322,7 +326,7 @@ impl Shell {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 () = tokio::time::sleep(idle) => self.core.handle_tick(clock::now()),
-                Some(input) = self.inputs.recv() => self.handle(input),
+                Some(input) = self.inputs.recv() => self.take(input),
             }
             self.obey();
             self.note_session();
@@ -365,6 +369,20 @@ impl Shell {
         Duration::from_millis(left.try_into().unwrap_or(0)).min(SLEEP_LONGEST)
     }
 
+    /// Handles an input and those that have come up behind it. What the core decides on each is
+    /// carried out before the next: a launch goes to the supervisor that it was meant for, not to
+    /// one that the next input brings.
+    fn take(&mut self, first: Input) {
+        self.handle(first);
+        for _ in 1..INPUTS_TAKEN_MAX {
+            self.obey();
+            let Ok(input) = self.inputs.try_recv() else {
+                return;
+            };
+            self.handle(input);
+        }
+    }
+
     fn handle(&mut self, input: Input) {
         let now = clock::now();
         match input {
@@ -399,7 +417,7 @@ impl Shell {
             }
             Input::Message { id, message } => {
                 if let CoordinatorBody::Start { token, work, .. } = &message.body {
-                    tracing::info!(
+                    tracing::debug!(
                         job = %work.job,
                         fire_time = %work.fire_time,
                         shard = work.shard,
@@ -464,7 +482,12 @@ impl Shell {
                 let (token, end) = (receipt.token, &receipt.end);
                 let outcome = end.outcome.as_str();
                 let reason = end.reason.as_deref();
-                tracing::info!(%token, outcome, reason, "sending a receipt");
+                // What goes well is the ledger's to tell of; a busy host would drown in it.
+                if end.outcome == AttemptOutcome::Succeeded {
+                    tracing::debug!(%token, "sending the receipt of a success");
+                } else {
+                    tracing::info!(%token, outcome, reason, "sending a receipt");
+                }
             }
             _ => {}
         }

@@ -34,11 +34,14 @@ const INCOMING_MAX: usize = 64;
 const MESSAGES_MAX: u32 = 2_000;
 const WINDOW: Duration = Duration::from_millis(100);
 
+/// Messages that leave in one write, where so many wait.
+const SENT_AT_ONCE: usize = 64;
+
 /// How long an agent may take to say the first word on its connection.
 const FIRST_WORD_LIMIT: Duration = HANDSHAKE_LIMIT;
 
-/// How long one message may take to leave; the peer's machine answers meanwhile, or the connection
-/// would be lost, but its agent does not read.
+/// How long what is sent at once may take to leave; the peer's machine answers meanwhile, or the
+/// connection would be lost, but its agent does not read.
 const SEND_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long the last words of a connection may take to be received.
@@ -245,19 +248,27 @@ async fn uninvited(connection: &Connection) -> End {
 
 /// Sends what is in the queue; says why it stopped.
 async fn write(mut sender: ControlSender, mut queue: mpsc::Receiver<Outgoing>) -> End {
-    while let Some(outgoing) = queue.recv().await {
-        match outgoing {
-            Outgoing::Message(message) => match timeout(SEND_LIMIT, sender.send(&message)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return End::Send(error),
-                Err(_) => return End::Unread,
-            },
-            Outgoing::Close { reason } => {
-                return match timeout(LAST_WORDS_LIMIT, sender.finish()).await {
-                    // It was asked to end, and whether it heard the last words changes nothing.
-                    Ok(_) | Err(_) => End::Asked(reason),
-                };
+    let mut waiting = Vec::new();
+    while queue.recv_many(&mut waiting, SENT_AT_ONCE).await > 0 {
+        let mut messages = Vec::with_capacity(waiting.len());
+        let mut farewell = None;
+        for outgoing in waiting.drain(..) {
+            match outgoing {
+                Outgoing::Message(message) => messages.push(message),
+                // Nothing follows it.
+                Outgoing::Close { reason } => farewell = farewell.or(Some(reason)),
             }
+        }
+        match timeout(SEND_LIMIT, sender.send_all(&messages)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return End::Send(error),
+            Err(_) => return End::Unread,
+        }
+        if let Some(reason) = farewell {
+            return match timeout(LAST_WORDS_LIMIT, sender.finish()).await {
+                // It was asked to end, and whether it heard the last words changes nothing.
+                Ok(_) | Err(_) => End::Asked(reason),
+            };
         }
     }
     End::Finished

@@ -36,6 +36,10 @@ pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How long a question may wait for the core.
 const QUESTION_LIMIT: Duration = Duration::from_secs(2);
 
+/// Inputs taken in one go: what is concluded from them is concluded once. Few enough that nobody
+/// who is to be told something waits for long.
+const INPUTS_TAKEN_MAX: usize = 1024;
+
 /// Shortest wait. What is due already and in the ledger's hands stays due until it has landed; to
 /// wait for nothing would spin until then.
 const WAIT_MIN: DurationMs = DurationMs(1);
@@ -224,23 +228,36 @@ impl Scheduler {
         while self.committing || !self.stopping {
             let now = read_now();
             let wait = (self.core.poll_timeout(now) - now.boot).0.max(WAIT_MIN.0);
-            let input = match self
-                .inbox
-                .inputs
-                .recv_timeout(Duration::from_millis(wait.unsigned_abs()))
-            {
-                Ok(input) => Some(input),
-                Err(RecvTimeoutError::Timeout) => None,
+            let wait = Duration::from_millis(wait.unsigned_abs());
+            match self.inbox.inputs.recv_timeout(wait) {
+                Ok(input) => self.take(input),
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = read_now();
+                    self.note_step(now);
+                    self.core.handle_tick(now);
+                }
                 // This thread holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => break,
-            };
-            let now = read_now();
-            self.note_step(now);
-            match input {
-                Some(input) => self.handle(input, now),
-                None => self.core.handle_tick(now),
             }
             self.settle();
+        }
+    }
+
+    /// Takes an input and those that have come up behind it, each at its own time: nothing may
+    /// seem to have arrived before it was sent.
+    fn take(&mut self, first: Input) {
+        let mut next = Some(first);
+        let mut left = INPUTS_TAKEN_MAX;
+        while let Some(input) = next {
+            let now = read_now();
+            self.note_step(now);
+            self.handle(input, now);
+            left -= 1;
+            next = if left > 0 {
+                self.inbox.inputs.try_recv().ok()
+            } else {
+                None
+            };
         }
     }
 

@@ -33,6 +33,25 @@ pub(crate) enum Bench {
         #[arg(long)]
         processes: bool,
     },
+    /// Attempts of /bin/true started and ended in a second, beside bare processes
+    Spawn {
+        #[command(flatten)]
+        site: BenchSite,
+        /// How long is measured
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+        seconds: u32,
+    },
+    /// What coordinator, agent and supervisor take that have nothing to do
+    Idle {
+        #[command(flatten)]
+        site: BenchSite,
+        /// How many jobs the coordinator knows
+        #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        jobs: u32,
+        /// How long is measured
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
+        seconds: u32,
+    },
     /// Next fires of usual schedules, and manifests parsed, on one core
     Next {
         /// How the answer is written

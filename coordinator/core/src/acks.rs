@@ -43,7 +43,7 @@ impl Core {
                 self.begin_round();
             }
         }
-        self.advance(now);
+        self.stir(now);
     }
 
     pub(crate) fn begin_round(&mut self) {

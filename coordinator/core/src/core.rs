@@ -102,6 +102,8 @@ pub struct Core {
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
+    /// When the newest input came that nothing has been concluded from yet.
+    stirred: Option<Now>,
     flights: BTreeMap<ProposalId, Flight>,
     /// Runs with a command of this core in flight.
     busy_runs: BTreeSet<RunId>,
@@ -162,6 +164,7 @@ impl Core {
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
+            stirred: None,
             flights: BTreeMap::new(),
             busy_runs: BTreeSet::new(),
             next_proposal: 0,
@@ -201,7 +204,7 @@ impl Core {
 
     pub fn handle_tick(&mut self, now: Now) {
         self.observe(now);
-        self.advance(now);
+        self.stir(now);
     }
 
     /// The ledger's answers to what [`Core::poll_proposal`] gave out, in the order of the log.
@@ -216,18 +219,21 @@ impl Core {
             }
         }
         self.catalogue.keep_only(&self.set.versions);
-        self.advance(now);
+        self.stir(now);
     }
 
     pub fn poll_proposal(&mut self) -> Option<(ProposalId, Proposal)> {
+        self.conclude();
         self.proposals.pop_front()
     }
 
     pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.conclude();
         self.effects.pop_front()
     }
 
-    /// When [`Core::handle_tick`] must be called next, at the latest.
+    /// When [`Core::handle_tick`] must be called next, at the latest. To be asked when everything
+    /// has been polled.
     pub fn poll_timeout(&self, now: Now) -> BootMs {
         let due = self
             .firing
@@ -295,8 +301,20 @@ impl Core {
         }
     }
 
+    /// To be called at the end of every input. What follows from it is worked out when somebody
+    /// asks, once for all the inputs that have come by then.
+    pub(crate) fn stir(&mut self, now: Now) {
+        self.stirred = Some(now);
+    }
+
+    fn conclude(&mut self) {
+        if let Some(now) = self.stirred.take() {
+            self.advance(now);
+        }
+    }
+
     /// Everything this leader decides by itself. Cheap when nothing is due.
-    pub(crate) fn advance(&mut self, now: Now) {
+    fn advance(&mut self, now: Now) {
         if self.epoch().is_none() {
             return;
         }

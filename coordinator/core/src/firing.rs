@@ -13,8 +13,10 @@ use crate::trigger::{self, Owed};
 #[derive(Debug, Default)]
 pub(crate) struct Firing {
     /// Next fire of every job that has one and can be read.
-    due: BTreeSet<(WallMs, JobId)>,
     due_of: BTreeMap<JobId, WallMs>,
+    /// The same by time, without the jobs that are being moved: however many of them are on their
+    /// way through the ledger, nobody has to look past them.
+    due: BTreeSet<(WallMs, JobId)>,
     /// Jobs with a command in flight that moves their watermark.
     moving: BTreeSet<JobId>,
 }
@@ -22,21 +24,28 @@ pub(crate) struct Firing {
 impl Firing {
     /// The earliest fire of any job that is not being moved: whose outcome is the next input.
     pub(crate) fn next(&self) -> Option<WallMs> {
-        let mut settled = self.due.iter().filter(|(_, id)| !self.moving.contains(id));
-        settled.next().map(|&(at, _)| at)
+        self.due.first().map(|&(at, _)| at)
     }
 
     pub(crate) fn begin_move(&mut self, job_id: JobId) {
         self.moving.insert(job_id);
+        if let Some(&at) = self.due_of.get(&job_id) {
+            self.due.remove(&(at, job_id));
+        }
     }
 
     pub(crate) fn end_move(&mut self, job_id: JobId) {
         self.moving.remove(&job_id);
+        if let Some(&at) = self.due_of.get(&job_id) {
+            self.due.insert((at, job_id));
+        }
     }
 
     fn expect(&mut self, job_id: JobId, at: WallMs) {
-        self.due.insert((at, job_id));
         self.due_of.insert(job_id, at);
+        if !self.moving.contains(&job_id) {
+            self.due.insert((at, job_id));
+        }
     }
 
     /// It is not due any more, until its row changes or another reign begins.
@@ -77,7 +86,6 @@ impl Core {
             .iter()
             .take_while(|(at, _)| *at <= now.wall)
             .map(|&(_, job_id)| job_id)
-            .filter(|job_id| !self.firing.moving.contains(job_id))
             .collect();
         // What others come after is there before them.
         due.sort_by_cached_key(|job_id| self.comes_after(*job_id));

@@ -151,7 +151,7 @@ impl Core {
             },
             now,
         );
-        self.advance(now);
+        self.stir(now);
     }
 
     /// The cut-over of a job that is put or deleted now, if that can be done now.

@@ -183,7 +183,7 @@ impl Core {
         for challenger in waiting {
             self.accept_challenger(challenger, now);
         }
-        self.advance(now);
+        self.stir(now);
     }
 
     pub fn handle_message(&mut self, conn: ConnId, message: AgentMessage, now: Now) {
@@ -218,7 +218,7 @@ impl Core {
                 }
             }
         }
-        self.advance(now);
+        self.stir(now);
     }
 
     pub(crate) fn attach_those_who_wait(&mut self, now: Now) {

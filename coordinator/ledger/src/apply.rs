@@ -1,5 +1,6 @@
 //! Applying one command: the flat `match`, and what every command's `apply` gets to work with.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use protocol::{AgentId, Epoch, JobId, ResourceName, Rule, Rules, RunId, WallMs};
@@ -9,14 +10,17 @@ use crate::command::{Command, Proposal};
 use crate::meta::Meta;
 use crate::outcome::{Change, Done, Outcome, Refusal};
 use crate::rows::{AgentRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
+use crate::tables::held::Held;
 
 /// Longest text of a person or host that is kept, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 2048;
 
 /// The state that a command meets, and the record of what it changes.
 pub(crate) struct Context<'a> {
-    /// Inside the batch's transaction and the command's savepoint.
+    /// Inside the batch's transaction.
     pub(crate) conn: &'a Connection,
+    /// What of the tables is held back; see there.
+    pub(crate) held: &'a RefCell<Held>,
     pub(crate) rules: Rules,
     /// The proposer's wall time.
     pub(crate) at: WallMs,
@@ -118,45 +122,105 @@ impl Changes {
     }
 }
 
-/// Applies one command. `Err` is a failure of the database; everything else is an outcome.
-pub(crate) fn apply(
-    conn: &Connection,
-    rules: Rules,
-    meta: &mut Meta,
-    proposal: &Proposal,
-) -> rusqlite::Result<Outcome> {
-    conn.prepare_cached("SAVEPOINT command")?.execute([])?;
-    let before = *meta;
-    let mut context = Context {
-        conn,
-        rules,
-        at: proposal.at,
-        meta,
-        changes: Changes::default(),
-    };
-    let result = match context.judge_epoch(proposal) {
-        Ok(()) => context.carry_out(&proposal.command),
-        Err(refusal) => Err(refusal.into()),
-    };
-    let changes = context.changes;
-    let outcome = match result {
-        Ok(done) => Outcome {
-            result: Ok(done),
-            changes: changes.into_list(),
-        },
-        Err(Stop::Refused(refusal)) => {
-            conn.prepare_cached("ROLLBACK TO command")?.execute([])?;
-            *meta = before;
-            Outcome {
-                result: Err(refusal),
-                changes: Vec::new(),
+/// How what a refused command has written is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// Each command has a savepoint of its own: dear, since it copies every page it touches.
+    Each,
+    /// Not at all. A command that is refused has nearly always been refused before it wrote anything; where
+    /// one had begun, the whole batch is taken back and applied anew with [`Undo::Each`].
+    Batch,
+}
+
+/// What became of a command.
+pub(crate) enum Applied {
+    Outcome(Outcome),
+    /// It was refused after it had begun to write, and nothing has been taken back.
+    HalfDone,
+}
+
+/// A batch on its way.
+pub(crate) struct Batch<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) rules: Rules,
+    pub(crate) undo: Undo,
+    pub(crate) meta: Meta,
+    pub(crate) held: RefCell<Held>,
+}
+
+impl Batch<'_> {
+    /// Applies one command. `Err` is a failure of the database; everything else is an outcome.
+    pub(crate) fn apply(&mut self, proposal: &Proposal) -> rusqlite::Result<Applied> {
+        let (before, written) = (self.meta, self.written());
+        self.begin(proposal)?;
+        let mut context = Context {
+            conn: self.conn,
+            held: &self.held,
+            rules: self.rules,
+            at: proposal.at,
+            meta: &mut self.meta,
+            changes: Changes::default(),
+        };
+        let result = match context.judge_epoch(proposal) {
+            Ok(()) => context.carry_out(&proposal.command),
+            Err(refusal) => Err(refusal.into()),
+        };
+        let changes = context.changes;
+        let outcome = match result {
+            Ok(done) => Outcome {
+                result: Ok(done),
+                changes: changes.into_list(),
+            },
+            Err(Stop::Refused(refusal)) => {
+                if self.undo == Undo::Batch && self.written() != written {
+                    return Ok(Applied::HalfDone);
+                }
+                self.take_back()?;
+                self.meta = before;
+                Outcome {
+                    result: Err(refusal),
+                    changes: Vec::new(),
+                }
             }
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        self.end()?;
+        self.meta.last_applied += 1;
+        Ok(Applied::Outcome(outcome))
+    }
+
+    /// Rises with everything that is written.
+    fn written(&self) -> (u64, u64) {
+        (self.conn.total_changes(), self.held.borrow().writes())
+    }
+
+    fn begin(&self, proposal: &Proposal) -> rusqlite::Result<()> {
+        match self.undo {
+            Undo::Batch => self
+                .held
+                .borrow_mut()
+                .prepare_for(self.conn, &proposal.command),
+            Undo::Each => self.savepoint("SAVEPOINT command"),
         }
-        Err(Stop::Failed(error)) => return Err(error),
-    };
-    conn.prepare_cached("RELEASE command")?.execute([])?;
-    meta.last_applied += 1;
-    Ok(outcome)
+    }
+
+    fn take_back(&self) -> rusqlite::Result<()> {
+        match self.undo {
+            Undo::Batch => Ok(()),
+            Undo::Each => self.savepoint("ROLLBACK TO command"),
+        }
+    }
+
+    fn end(&self) -> rusqlite::Result<()> {
+        match self.undo {
+            Undo::Batch => Ok(()),
+            Undo::Each => self.savepoint("RELEASE command"),
+        }
+    }
+
+    fn savepoint(&self, statement: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(statement)?.execute([]).map(drop)
+    }
 }
 
 impl Context<'_> {

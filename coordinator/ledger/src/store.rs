@@ -1,5 +1,6 @@
 //! The writer's side: one connection, one transaction a batch.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use crate::answers::Answers;
-use crate::apply::apply;
+use crate::apply::{Applied, Batch, Undo};
 use crate::command::Proposal;
 use crate::meta::Meta;
 use crate::outcome::Outcome;
@@ -115,18 +116,42 @@ impl Store {
     }
 
     fn apply_batch(&mut self, batch: &[Proposal]) -> rusqlite::Result<Vec<Outcome>> {
-        let rules = self.rules;
+        if let Some(outcomes) = self.try_batch(batch, Undo::Batch)? {
+            return Ok(outcomes);
+        }
+        let outcomes = self.try_batch(batch, Undo::Each)?;
+        Ok(outcomes.expect("what each command wrote is taken back by itself"))
+    }
+
+    /// `None` where a command was refused half done: then nothing of the batch was done.
+    fn try_batch(
+        &mut self,
+        batch: &[Proposal],
+        undo: Undo,
+    ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let transaction = self
             .conn
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut meta = Meta::load(&transaction)?;
-        let outcomes = batch
-            .iter()
-            .map(|proposal| apply(&transaction, rules, &mut meta, proposal))
-            .collect::<Result<Vec<_>, _>>()?;
-        meta.save(&transaction)?;
+        let mut on_its_way = Batch {
+            conn: &transaction,
+            rules: self.rules,
+            undo,
+            meta: Meta::load(&transaction)?,
+            held: RefCell::default(),
+        };
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for proposal in batch {
+            match on_its_way.apply(proposal)? {
+                Applied::Outcome(outcome) => outcomes.push(outcome),
+                // Dropping the transaction takes everything back.
+                Applied::HalfDone => return Ok(None),
+            }
+        }
+        on_its_way.held.borrow_mut().write_back(&transaction)?;
+        on_its_way.meta.save(&transaction)?;
+        drop(on_its_way);
         transaction.commit()?;
-        Ok(outcomes)
+        Ok(Some(outcomes))
     }
 
     /// Overwrites a stored manifest, as damage would.

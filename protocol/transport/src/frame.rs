@@ -21,6 +21,9 @@ use crate::settings::FRAME_LIMIT;
 
 const HEADER_BYTES: usize = 4;
 
+/// What a frame is given room for at once.
+const FRAME_BYTES_USUAL: usize = 768;
+
 /// Stream error codes.
 const ABANDONED: VarInt = VarInt::from_u32(1);
 const FRAME_TOO_LARGE: VarInt = VarInt::from_u32(2);
@@ -91,6 +94,17 @@ impl FrameSender {
         let frame = encode(message)?;
         self.flush().await?;
         self.pending = frame;
+        self.flush().await
+    }
+
+    /// The frames of all these behind each other, so that they share packets and locks.
+    pub(crate) async fn send_all<T: Serialize>(&mut self, messages: &[T]) -> Result<(), SendError> {
+        let mut frames = Vec::with_capacity(messages.len() * FRAME_BYTES_USUAL);
+        for message in messages {
+            append(&mut frames, message)?;
+        }
+        self.flush().await?;
+        self.pending = frames;
         self.flush().await
     }
 
@@ -165,16 +179,23 @@ impl Drop for FrameSender {
 }
 
 fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, SendError> {
-    let mut frame = vec![0; HEADER_BYTES];
-    serde_json::to_writer(&mut frame, message).map_err(SendError::Encode)?;
-    let bytes = frame.len() - HEADER_BYTES;
+    let mut frame = Vec::with_capacity(FRAME_BYTES_USUAL);
+    append(&mut frame, message)?;
+    Ok(frame)
+}
+
+fn append<T: Serialize>(frames: &mut Vec<u8>, message: &T) -> Result<(), SendError> {
+    let begins = frames.len();
+    frames.extend_from_slice(&[0; HEADER_BYTES]);
+    serde_json::to_writer(&mut *frames, message).map_err(SendError::Encode)?;
+    let bytes = frames.len() - begins - HEADER_BYTES;
     let too_large = || SendError::TooLarge { bytes };
     if bytes > FRAME_BYTES_MAX {
         return Err(too_large());
     }
     let header = u32::try_from(bytes).map_err(|_| too_large())?;
-    frame[..HEADER_BYTES].copy_from_slice(&header.to_be_bytes());
-    Ok(frame)
+    frames[begins..begins + HEADER_BYTES].copy_from_slice(&header.to_be_bytes());
+    Ok(())
 }
 
 impl From<WriteError> for SendError {

@@ -41,6 +41,15 @@ macro_rules! sender {
                 self.frames.send(message).await
             }
 
+            /// As [`send`](Self::send), several messages at once, each in a frame of its own.
+            /// Where one is too large, nothing of them is sent.
+            pub async fn send_all<T: Serialize>(
+                &mut self,
+                messages: &[T],
+            ) -> Result<(), SendError> {
+                self.frames.send_all(messages).await
+            }
+
             /// Ends the stream cleanly and waits until the peer has received all of it.
             pub async fn finish(self) -> Result<(), SendError> {
                 self.frames.finish().await

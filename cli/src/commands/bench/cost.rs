@@ -4,12 +4,31 @@ use std::fs;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Processor time of a process, all its threads, in seconds. `None` where there is no such
-/// process.
-pub(super) fn cpu_s(pid: u32) -> Option<f64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok()??;
-    Some(ticks(&stat)? as f64 / ticks_per_s as f64)
+/// Processor time of a process and of those that it started and that live, all their threads, in
+/// seconds; 0 where there is no such process.
+pub(super) fn cpu_s_with_children(pid: u32) -> f64 {
+    let ticks_per_s = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    let stat = |pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    let used = |pid| stat(pid).as_deref().and_then(ticks).unwrap_or(0);
+    with_children(pid, used) as f64 / ticks_per_s as f64
+}
+
+/// Memory that a process and those that it started take, shared pages counted in each, in bytes.
+pub(super) fn resident_bytes_with_children(pid: u32) -> u64 {
+    let status = |pid| fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    with_children(pid, |pid| {
+        status(pid).as_deref().and_then(resident_kib).unwrap_or(0) << 10
+    })
+}
+
+fn with_children(pid: u32, of: impl Fn(u32) -> u64) -> u64 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    // A kernel without that file has them counted by nobody.
+    let children = children.unwrap_or_default();
+    let children = children
+        .split_ascii_whitespace()
+        .filter_map(|child| child.parse().ok());
+    of(pid) + children.map(of).sum::<u64>()
 }
 
 /// User and system time of a line of `/proc/PID/stat`.
@@ -20,6 +39,13 @@ fn ticks(stat: &str) -> Option<u64> {
     let user: u64 = times.next()?.parse().ok()?;
     let system: u64 = times.next()?.parse().ok()?;
     Some(user + system)
+}
+
+fn resident_kib(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -34,7 +60,11 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_used_some() {
-        assert!(cpu_s(std::process::id()).is_some_and(|used| used >= 0.0));
+    fn memory_is_found() {
+        assert_eq!(
+            resident_kib("Name:\tmatins\nVmRSS:\t   14336 kB\n"),
+            Some(14336)
+        );
+        assert!(resident_bytes_with_children(std::process::id()) > 0);
     }
 }

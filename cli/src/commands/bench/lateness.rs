@@ -10,8 +10,8 @@ use ledger::LeaseTimes;
 use protocol::{DurationMs, WallMs};
 use serde_json::json;
 
-use super::percentile;
 use super::site::{Site, Work};
+use super::{leases_ended, percentile};
 use crate::args::{BenchSite, Text};
 use crate::clock;
 use crate::failure::Failure;
@@ -65,10 +65,7 @@ fn wait_for_all(site: &mut Site, due: WallMs, jobs: u32) -> Result<Vec<LeaseTime
     let early = (due - clock::now()).0.try_into().unwrap_or(0);
     thread::sleep(Duration::from_millis(early) + Duration::from_secs(2));
     loop {
-        let leases = site.read()?.leases_ended(due, WallMs(i64::MAX));
-        let leases = leases.map_err(|error| {
-            Failure::of_error("reading the ledger", &error, "see the error, and try again")
-        })?;
+        let leases = leases_ended(site, due, WallMs(i64::MAX))?;
         if leases.len() >= jobs as usize || Instant::now() > until {
             return Ok(leases);
         }

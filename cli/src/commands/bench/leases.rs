@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use jobs::{Manifest, parse_manifests};
 use serde_json::json;
 
-use super::percentile;
 use super::site::{Site, Work};
+use super::{leases_ended, percentile, us_each};
 use crate::args::{BenchSite, Text};
 use crate::clock;
 use crate::failure::Failure;
@@ -48,18 +48,15 @@ pub(super) fn leases(
     site.check_alive()?;
     site.stop();
 
-    let ended = site.read()?.leases_ended(from, until).map_err(|error| {
-        Failure::of_error("reading the ledger", &error, "see the error, and try again")
-    })?;
+    let ended = leases_ended(&site, from, until)?;
     let count = ended.len() as f64;
     let per_s = count / measured.as_secs_f64();
     let mut told: Vec<i64> = ended
         .iter()
         .filter_map(|lease| Some((lease.started_at? - lease.granted_at).0))
         .collect();
-    let us_each = |from: f64, until: f64| (until - from) * 1e6 / count.max(1.0);
-    let coordinator_us = us_each(cpu_begun.coordinator_s, cpu.coordinator_s);
-    let agents_us = us_each(cpu_begun.agents_s, cpu.agents_s);
+    let coordinator_us = us_each(cpu.coordinator_s - cpu_begun.coordinator_s, count);
+    let agents_us = us_each(cpu.agents_s - cpu_begun.agents_s, count);
     let (p50, p99) = (percentile(&mut told, 50), percentile(&mut told, 99));
     match options.output {
         Text::Json => print_json(&json!({

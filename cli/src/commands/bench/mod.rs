@@ -6,10 +6,15 @@
 //! measuring takes nothing from what is measured.
 
 mod cost;
+mod idle;
 mod lateness;
 mod leases;
 mod next;
 mod site;
+mod spawn;
+
+use ledger::LeaseTimes;
+use protocol::WallMs;
 
 use crate::args::Bench;
 use crate::failure::Failure;
@@ -27,8 +32,30 @@ pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
             jobs,
             processes,
         } => lateness::lateness(site, *jobs, *processes),
+        Bench::Spawn { site, seconds } => spawn::spawn(site, *seconds),
+        Bench::Idle {
+            site,
+            jobs,
+            seconds,
+        } => idle::idle(site, *jobs, *seconds),
         Bench::Next { output } => next::next(*output),
     }
+}
+
+/// The leases of a site that ended in [`from`, `until`).
+fn leases_ended(
+    site: &site::Site,
+    from: WallMs,
+    until: WallMs,
+) -> Result<Vec<LeaseTimes>, Failure> {
+    site.read()?.leases_ended(from, until).map_err(|error| {
+        Failure::of_error("reading the ledger", &error, "see the error, and try again")
+    })
+}
+
+/// Processor time in all, as microseconds of each of so many.
+fn us_each(cpu_s: f64, count: f64) -> f64 {
+    cpu_s * 1e6 / count.max(1.0)
 }
 
 /// The value that `percent` of these do not exceed; `None` of none. Sorts them.

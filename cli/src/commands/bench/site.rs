@@ -1,9 +1,9 @@
 //! A Matins for one measurement: everything below one directory, on the disk that is measured.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -28,6 +28,8 @@ use crate::failure::{Failure, chain};
 
 /// Prefix of the directories of measurements; the process that made one follows.
 const PREFIX: &str = "matins-bench-";
+
+const COORDINATOR: &str = "coordinator";
 
 /// Commands in one batch where the ledger is filled.
 const BATCH: usize = 4096;
@@ -62,6 +64,13 @@ pub(super) struct Cpu {
     pub(super) agents_s: f64,
 }
 
+/// Resident memory of a site, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Memory {
+    pub(super) coordinator_bytes: u64,
+    pub(super) agents_bytes: u64,
+}
+
 impl Site {
     /// Makes the directory, an authority, and identities for a coordinator and so many agents.
     pub(super) fn prepare(dir: &Path, agents: u32) -> Result<Site, Failure> {
@@ -70,7 +79,7 @@ impl Site {
         remove_leftovers(dir).map_err(failed)?;
         let dir = fs::canonicalize(dir).map_err(failed)?;
         let root = dir.join(format!("{PREFIX}{}", std::process::id()));
-        for path in [root.clone(), root.join("coordinator")] {
+        for path in [root.clone(), root.join(COORDINATOR)] {
             let made = DirBuilder::new().mode(0o700).create(path);
             made.map_err(failed)?;
         }
@@ -94,8 +103,8 @@ impl Site {
         };
         ca::create(&authority, &cluster, validity)
             .map_err(|error| of_ca("making an authority".to_owned(), &error))?;
-        let coordinator = "coordinator".parse().expect("`coordinator` is a name");
-        let out = self.identity("coordinator");
+        let coordinator = COORDINATOR.parse().expect("`coordinator` is a name");
+        let out = self.identity(COORDINATOR);
         issue(&authority, Role::Coordinator, &coordinator, &out)?;
         for host in (1..=agents).map(host) {
             let name = host.parse().expect("`host-` and a number is a name");
@@ -148,16 +157,16 @@ impl Site {
     /// Starts the coordinator and waits until it leads; answers how long that took.
     pub(super) fn start_coordinator(&mut self) -> Result<Duration, Failure> {
         let begun = Instant::now();
-        let data = self.root.join("coordinator");
+        let data = self.root.join(COORDINATOR);
         let arguments = [
             "coordinator".to_owned(),
             format!("--data={}", data.display()),
-            format!("--identity={}", self.identity("coordinator").display()),
+            format!("--identity={}", self.identity(COORDINATOR).display()),
             format!("--agents-listen={}", self.agents_address),
             "--api-listen=127.0.0.1:0".to_owned(),
             "--node=bench".to_owned(),
         ];
-        self.start("coordinator", &arguments)?;
+        self.start(COORDINATOR, &arguments)?;
         // It leaves its address there when it leads.
         self.wait_for("a coordinator that leads", |_| {
             Ok(data.join(API_FILE).exists())
@@ -204,7 +213,7 @@ impl Site {
     }
 
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        Client::of_data(&self.root.join("coordinator"))
+        Client::of_data(&self.root.join(COORDINATOR))
     }
 
     /// Opens the ledger to read, running or not.
@@ -218,14 +227,33 @@ impl Site {
     pub(super) fn cpu(&self) -> Cpu {
         let mut cpu = Cpu::default();
         for part in &self.parts {
-            let used = cost::cpu_s(part.child.id()).unwrap_or(0.0);
-            if part.name == "coordinator" {
+            let used = cost::cpu_s_with_children(part.child.id());
+            if part.name == COORDINATOR {
                 cpu.coordinator_s += used;
             } else {
                 cpu.agents_s += used;
             }
         }
         cpu
+    }
+
+    pub(super) fn memory(&self) -> Memory {
+        let mut memory = Memory::default();
+        for part in &self.parts {
+            let resident = cost::resident_bytes_with_children(part.child.id());
+            if part.name == COORDINATOR {
+                memory.coordinator_bytes += resident;
+            } else {
+                memory.agents_bytes += resident;
+            }
+        }
+        memory
+    }
+
+    /// Lets attempts of any user into the directory; what is secret in it stays closed.
+    pub(super) fn open_to_all(&self) -> Result<(), Failure> {
+        let open = fs::set_permissions(&self.root, Permissions::from_mode(0o711));
+        open.map_err(|error| failed(&self.root, &error))
     }
 
     /// Ends every process, the coordinator last, so that what it was told is written.
@@ -236,7 +264,7 @@ impl Site {
     }
 
     fn ledger(&self) -> PathBuf {
-        self.root.join("coordinator").join(coordinator::LEDGER_FILE)
+        self.root.join(COORDINATOR).join(coordinator::LEDGER_FILE)
     }
 
     fn identity(&self, of: &str) -> PathBuf {

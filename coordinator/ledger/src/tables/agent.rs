@@ -113,13 +113,20 @@ pub(crate) fn list_agents(conn: &Connection) -> rusqlite::Result<Vec<Agent>> {
 
 impl Context<'_> {
     pub(crate) fn agent(&self, agent_id: AgentId) -> Result<Option<Agent>, Stop> {
-        Ok(self
+        if let Some(agent) = self.held.borrow().agent(agent_id) {
+            return Ok(Some(agent.clone()));
+        }
+        let agent = self
             .conn
             .prepare_cached(&format!(
                 "SELECT {AGENT_COLUMNS} FROM agents WHERE agent_id = ?1"
             ))?
             .query_row([agent_id.0], read_agent)
-            .optional()?)
+            .optional()?;
+        if let Some(agent) = &agent {
+            self.held.borrow_mut().keep_agent(agent);
+        }
+        Ok(agent)
     }
 
     pub(crate) fn agent_named(&self, name: &AgentName) -> Result<Option<Agent>, Stop> {
@@ -196,7 +203,10 @@ impl Context<'_> {
     }
 
     pub(crate) fn session(&self, session: SessionId) -> Result<Option<Session>, Stop> {
-        Ok(self
+        if let Some(known) = self.held.borrow().session(session) {
+            return Ok(Some(known.clone()));
+        }
+        let found = self
             .conn
             .prepare_cached(
                 "SELECT session, agent_id, boot_id, agent, supervisor, swept, ended_at
@@ -213,7 +223,11 @@ impl Context<'_> {
                     ended_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
                 })
             })
-            .optional()?)
+            .optional()?;
+        if let Some(found) = &found {
+            self.held.borrow_mut().keep_session(found);
+        }
+        Ok(found)
     }
 
     pub(crate) fn insert_session(&mut self, session: &Session) -> Result<(), Stop> {

@@ -86,10 +86,18 @@ impl Tally {
     }
 }
 
-pub(crate) const RUN_COLUMNS: &str = "run_id, job_id, version, namespace, fire_time, nominal, \
-     state, reason, execution, execution_id, trigger, fence, admitted_at, start_deadline_ms, \
-     shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at, params, asked_at, redo, \
-     waits_on, waits_job, waits_run, waits_since";
+/// As a literal, so that statements are literals too: they are looked up by their text, many
+/// thousand times a second.
+macro_rules! run_columns {
+    () => {
+        "run_id, job_id, version, namespace, fire_time, nominal, \
+         state, reason, execution, execution_id, trigger, fence, admitted_at, start_deadline_ms, \
+         shards, pending, leased, succeeded, needs_confirmation, cancelled, ended_at, \
+         params, asked_at, redo, waits_on, waits_job, waits_run, waits_since"
+    };
+}
+
+pub(crate) const RUN_COLUMNS: &str = run_columns!();
 
 /// Reads [`RUN_COLUMNS`].
 pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
@@ -190,13 +198,58 @@ fn write_nominal(nominal: &[String]) -> String {
 }
 
 pub(crate) fn find_run(conn: &Connection, run_id: RunId) -> rusqlite::Result<Option<Run>> {
-    conn.prepare_cached(&format!("SELECT {RUN_COLUMNS} FROM runs WHERE run_id = ?1"))?
-        .query_row([run_id.0], read_run)
-        .optional()
+    conn.prepare_cached(concat!(
+        "SELECT ",
+        run_columns!(),
+        " FROM runs WHERE run_id = ?1"
+    ))?
+    .query_row([run_id.0], read_run)
+    .optional()
+}
+
+/// Writes what may change of a run.
+pub(crate) fn write_run(conn: &Connection, run: &Run) -> rusqlite::Result<()> {
+    let row = &run.row;
+    let (waits_on, waits_job, waits_run, waits_since) = wait_columns(row.waits);
+    conn.prepare_cached(
+        "UPDATE runs SET state = ?2, reason = ?3, execution = ?4, execution_id = ?5,
+                trigger = ?6, fence = ?7, admitted_at = ?8, start_deadline_ms = ?9,
+                pending = ?10, leased = ?11, succeeded = ?12, needs_confirmation = ?13,
+                cancelled = ?14, ended_at = ?15, asked_at = ?16, redo = ?17,
+                waits_on = ?18, waits_job = ?19, waits_run = ?20, waits_since = ?21
+             WHERE run_id = ?1",
+    )?
+    .execute(params![
+        row.run_id.0,
+        row.state.code(),
+        row.reason,
+        row.execution,
+        row.execution_id.0,
+        row.trigger.code(),
+        row.fence,
+        row.admitted_at.0,
+        row.start_deadline.map(|length| length.0),
+        run.tally.pending,
+        run.tally.leased,
+        run.tally.succeeded,
+        run.tally.needs_confirmation,
+        run.tally.cancelled,
+        run.ended_at.map(|at| at.0),
+        row.asked_at.map(|at| at.0),
+        row.redo,
+        waits_on,
+        waits_job,
+        waits_run,
+        waits_since,
+    ])?;
+    Ok(())
 }
 
 impl Context<'_> {
     pub(crate) fn run(&self, run_id: RunId) -> Result<Run, Stop> {
+        if let Some(run) = self.held.borrow().run(run_id) {
+            return Ok(run.clone());
+        }
         find_run(self.conn, run_id)?.ok_or_else(|| Refusal::NoSuchRun { run: run_id }.into())
     }
 
@@ -299,42 +352,10 @@ impl Context<'_> {
 
     /// Writes what may change of a run.
     pub(crate) fn update_run(&mut self, run: &Run) -> Result<(), Stop> {
-        let row = &run.row;
-        let (waits_on, waits_job, waits_run, waits_since) = wait_columns(row.waits);
-        self.conn
-            .prepare_cached(
-                "UPDATE runs SET state = ?2, reason = ?3, execution = ?4, execution_id = ?5,
-                    trigger = ?6, fence = ?7, admitted_at = ?8, start_deadline_ms = ?9,
-                    pending = ?10, leased = ?11, succeeded = ?12, needs_confirmation = ?13,
-                    cancelled = ?14, ended_at = ?15, asked_at = ?16,
-                    redo = ?17, waits_on = ?18, waits_job = ?19, waits_run = ?20,
-                    waits_since = ?21
-                 WHERE run_id = ?1",
-            )?
-            .execute(params![
-                row.run_id.0,
-                row.state.code(),
-                row.reason,
-                row.execution,
-                row.execution_id.0,
-                row.trigger.code(),
-                row.fence,
-                row.admitted_at.0,
-                row.start_deadline.map(|length| length.0),
-                run.tally.pending,
-                run.tally.leased,
-                run.tally.succeeded,
-                run.tally.needs_confirmation,
-                run.tally.cancelled,
-                run.ended_at.map(|at| at.0),
-                row.asked_at.map(|at| at.0),
-                row.redo,
-                waits_on,
-                waits_job,
-                waits_run,
-                waits_since,
-            ])?;
-        self.changes.run(row);
+        if !self.held.borrow_mut().hold_run(run) {
+            write_run(self.conn, run)?;
+        }
+        self.changes.run(&run.row);
         Ok(())
     }
 

@@ -63,9 +63,16 @@ impl Shard {
     }
 }
 
-pub(crate) const SHARD_COLUMNS: &str = "s.run_id, s.shard, s.state, s.reason, s.since, \
-     s.delay_ms, s.token, s.agent_id, s.cancelling, s.again, s.retries_used, s.free_ends, \
-     s.attempts, s.holds";
+/// See `run_columns` of [`super::run`].
+macro_rules! shard_columns {
+    () => {
+        "s.run_id, s.shard, s.state, s.reason, s.since, \
+         s.delay_ms, s.token, s.agent_id, s.cancelling, s.again, s.retries_used, s.free_ends, \
+         s.attempts, s.holds"
+    };
+}
+
+pub(crate) const SHARD_COLUMNS: &str = shard_columns!();
 
 /// Reads [`SHARD_COLUMNS`].
 pub(crate) fn read_shard(row: &Row<'_>) -> rusqlite::Result<Shard> {
@@ -109,6 +116,13 @@ pub(crate) fn list_shards(conn: &Connection, run_id: RunId) -> rusqlite::Result<
     .collect()
 }
 
+const INSERT: &str =
+    "INSERT INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+
+const UPDATE: &str = "UPDATE shards SET state = ?3, reason = ?4, since = ?5, delay_ms = ?6, \
+     token = ?7, agent_id = ?8, cancelling = ?9, again = ?10, retries_used = ?11, \
+     free_ends = ?12, attempts = ?13, holds = ?14 WHERE run_id = ?1 AND shard = ?2";
+
 /// The columns that a state fills: code, since, delay, agent, cancelling.
 fn state_columns(state: &ShardState) -> (ShardKind, i64, i64, Option<i64>, bool) {
     match *state {
@@ -129,8 +143,10 @@ fn state_columns(state: &ShardState) -> (ShardKind, i64, i64, Option<i64>, bool)
 impl Context<'_> {
     pub(crate) fn shard(&self, run_id: RunId, shard: u32) -> Result<Shard, Stop> {
         self.conn
-            .prepare_cached(&format!(
-                "SELECT {SHARD_COLUMNS} FROM shards s WHERE s.run_id = ?1 AND s.shard = ?2"
+            .prepare_cached(concat!(
+                "SELECT ",
+                shard_columns!(),
+                " FROM shards s WHERE s.run_id = ?1 AND s.shard = ?2"
             ))?
             .query_row(params![run_id.0, shard], read_shard)
             .optional()?
@@ -169,7 +185,7 @@ impl Context<'_> {
     /// Writes a new shard and counts it in its run, which the caller then writes.
     pub(crate) fn insert_shard(&mut self, run: &mut Run, shard: &Shard) -> Result<(), Stop> {
         run.tally.add(&shard.row.state);
-        self.write_shard("INSERT", shard)
+        self.write_shard(INSERT, shard)
     }
 
     /// Moves a shard to another state and keeps its run's tally, which the caller then writes.
@@ -188,32 +204,29 @@ impl Context<'_> {
         }
         shard.row.state = to;
         shard.row.reason = reason;
-        self.write_shard("REPLACE", shard)
+        self.write_shard(UPDATE, shard)
     }
 
-    fn write_shard(&mut self, verb: &str, shard: &Shard) -> Result<(), Stop> {
+    /// By one of two statements with the same parameters.
+    fn write_shard(&mut self, statement: &str, shard: &Shard) -> Result<(), Stop> {
         let row = &shard.row;
         let (kind, since, delay, agent, cancelling) = state_columns(&row.state);
-        self.conn
-            .prepare_cached(&format!(
-                "{verb} INTO shards VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
-            ))?
-            .execute(params![
-                row.run_id.0,
-                row.shard,
-                kind.code(),
-                row.reason,
-                since,
-                delay,
-                shard.token.map(|token| token.0),
-                agent,
-                cancelling,
-                shard.again,
-                row.retries_used,
-                row.free_ends,
-                row.attempts,
-                write_units(&shard.holds),
-            ])?;
+        self.conn.prepare_cached(statement)?.execute(params![
+            row.run_id.0,
+            row.shard,
+            kind.code(),
+            row.reason,
+            since,
+            delay,
+            shard.token.map(|token| token.0),
+            agent,
+            cancelling,
+            shard.again,
+            row.retries_used,
+            row.free_ends,
+            row.attempts,
+            write_units(&shard.holds),
+        ])?;
         self.changes.shard(row);
         Ok(())
     }

@@ -1,0 +1,109 @@
+//! What a Matins takes that has nothing to do: one host's agent with its supervisor, and a
+//! coordinator with many jobs.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jobs::{Manifest, parse_manifests};
+use serde_json::json;
+
+use super::site::{Site, Work};
+use crate::args::{BenchSite, Text};
+use crate::failure::Failure;
+use crate::output::{print, print_json, talk};
+use crate::text::Table;
+
+const SLOTS: u32 = 16;
+
+/// What starting has stirred up is left to settle.
+const SETTLE: Duration = Duration::from_secs(5);
+
+pub(super) fn idle(options: &BenchSite, jobs: u32, seconds: u32) -> Result<(), Failure> {
+    talk(&format!("preparing a ledger with {jobs} jobs"));
+    let mut site = Site::prepare(&options.dir, 1)?;
+    site.fill((0..jobs).map(manifest).collect(), 0)?;
+    let ready = site.start_coordinator()?;
+    site.start_agents(1, SLOTS, Work::Run)?;
+    talk(&format!("measuring for {seconds} s"));
+    thread::sleep(SETTLE);
+    let (begun, cpu_begun) = (Instant::now(), site.cpu());
+    thread::sleep(Duration::from_secs(seconds.into()));
+    let (measured, cpu) = (begun.elapsed().as_secs_f64(), site.cpu());
+    let memory = site.memory();
+    site.check_alive()?;
+    site.stop();
+
+    let percent = |from: f64, until: f64| 100.0 * (until - from) / measured;
+    let agent_percent = percent(cpu_begun.agents_s, cpu.agents_s);
+    let coordinator_percent = percent(cpu_begun.coordinator_s, cpu.coordinator_s);
+    let ready_ms = ready.as_millis() as u64;
+    match options.output {
+        Text::Json => print_json(&json!({
+            "jobs": jobs,
+            "agent_rss_bytes": memory.agents_bytes,
+            "agent_cpu_percent": agent_percent,
+            "coordinator_rss_bytes": memory.coordinator_bytes,
+            "coordinator_cpu_percent": coordinator_percent,
+            "ready_ms": ready_ms,
+        })),
+        Text::Text => {
+            let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+            let mut table = Table::new(&["WHAT", "FIGURE"]);
+            for (what, figure) in [
+                ("jobs, none of them due", jobs.to_string()),
+                ("coordinator, memory", mib(memory.coordinator_bytes)),
+                (
+                    "coordinator, of one core",
+                    format!("{coordinator_percent:.2} %"),
+                ),
+                (
+                    "coordinator, from start to leading",
+                    format!("{ready_ms} ms"),
+                ),
+                ("agent with supervisor, memory", mib(memory.agents_bytes)),
+                (
+                    "agent with supervisor, of one core",
+                    format!("{agent_percent:.2} %"),
+                ),
+            ] {
+                table.row(vec![what.to_owned(), figure]);
+            }
+            print(&table.render())
+        }
+    }
+}
+
+/// Due some night that is far off, each at a time of its own.
+fn manifest(n: u32) -> Manifest {
+    let (minute, hour) = (n % 60, n / 60 % 24);
+    let yaml = format!(
+        "name: bench/idle-{n}\n\
+         purpose: Match yesterday's ledger with the bank files and write the settlement table.\n\
+         owner: finance-oncall\n\
+         repeatable: {{ safe: true, how: \"full recompute, replaces the day\" }}\n\
+         schedule: {{ cron: \"{minute} {hour} 29 2 *\", timezone: Asia/Shanghai }}\n\
+         misfire: {{ policy: run_now, after: 60s }}\n\
+         overlap: queue\n\
+         expected_duration: 40m\n\
+         timeout: 15m\n\
+         shards: 32\n\
+         retry: {{ at_most: 3, backoff: [1m, 5m, 30m] }}\n\
+         run:\n  exec: [\"/opt/jobs/reconcile\", \"--date\", \"{{fire_date-1d}}\", \"--shard\", \"{{shard}}/{{shards}}\"]\n"
+    );
+    parse_manifests("bench", &yaml)
+        .ok()
+        .and_then(|mut read| read.pop())
+        .expect("a test reads this manifest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifests_are_good() {
+        for n in [0, 59, 60, 1439, 1440, 99_999] {
+            assert_eq!(manifest(n).shards, 32);
+        }
+    }
+}
