@@ -91,7 +91,7 @@ impl Bench {
         let commands = [
             Command::BecomeActive(begin),
             Command::AttachAgent(attach),
-            Command::PutJob(put),
+            Command::PutJob(Box::new(put)),
         ];
         let done = propose(&mut store, None, commands.into())?;
         let [

@@ -9,19 +9,7 @@ use super::Text;
 #[derive(Subcommand, Debug)]
 pub(crate) enum Bench {
     /// Leases granted, told and ended in a second, without processes
-    Leases {
-        #[command(flatten)]
-        site: BenchSite,
-        /// How many agents
-        #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        agents: u32,
-        /// How many attempts each agent holds at once
-        #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1024))]
-        slots: u32,
-        /// How long is measured
-        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
-        seconds: u32,
-    },
+    Leases(BenchLeases),
     /// From the fire time of jobs due in one second to the start of their attempts
     Lateness {
         #[command(flatten)]
@@ -58,6 +46,25 @@ pub(crate) enum Bench {
         #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
         output: Text,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchLeases {
+    #[command(flatten)]
+    pub(crate) site: BenchSite,
+    /// How many agents
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) agents: u32,
+    /// How many attempts each agent holds at once
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) slots: u32,
+    /// How long is measured
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+    /// Do not measure beside it what PostgreSQL claims with SKIP LOCKED, where it
+    /// is installed
+    #[arg(long)]
+    pub(crate) no_yardstick: bool,
 }
 
 /// Options of every benchmark that runs a Matins of its own.

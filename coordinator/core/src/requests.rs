@@ -399,7 +399,7 @@ impl Core {
             expected,
             by,
         };
-        Ok((Command::PutJob(put), known.map(|row| row.job_id)))
+        Ok((Command::PutJob(Box::new(put)), known.map(|row| row.job_id)))
     }
 
     /// A run of this instant, or of none, for nobody yet.

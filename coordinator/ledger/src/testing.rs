@@ -326,7 +326,6 @@ into_command!(
     ManualRun,
     MarkStarted,
     PauseJob,
-    PutJob,
     PutResource,
     Quarantine,
     RaiseAlert,
@@ -340,3 +339,9 @@ into_command!(
     UncordonAgent,
     Unplaceable,
 );
+
+impl From<PutJob> for Command {
+    fn from(command: PutJob) -> Command {
+        Command::PutJob(Box::new(command))
+    }
+}

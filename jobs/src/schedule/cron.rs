@@ -65,6 +65,17 @@ impl Years {
             .get(n / 64)
             .is_some_and(|bits| bits >> (n % 64) & 1 == 1)
     }
+
+    /// Whether no year from this one on is named. Without the question, a schedule that has fired
+    /// for the last time would look through all the years that a calendar has, after each fire.
+    fn are_over_in(&self, year: i32) -> bool {
+        let last = self.0.iter().rposition(|&bits| bits != 0);
+        last.and_then(|word| {
+            let bit = last_bit(self.0[word])?;
+            i32::try_from(64 * word as i64 + bit).ok()
+        })
+        .is_none_or(|last| i32::from(YEAR.low) + last < year)
+    }
 }
 
 impl Cron {
@@ -159,6 +170,12 @@ impl Cron {
                 return Some(day);
             }
             let step = if !self.names_year(date) {
+                if self
+                    .years
+                    .is_some_and(|years| years.are_over_in(date.year()))
+                {
+                    return None;
+                }
                 days_in_year(date) - i64::from(date.ordinal0())
             } else if !self.names_month(date) {
                 i64::from(date.num_days_in_month()) - i64::from(date.day0())

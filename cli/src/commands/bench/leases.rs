@@ -7,8 +7,8 @@ use jobs::{Manifest, parse_manifests};
 use serde_json::json;
 
 use super::site::{Site, Work};
-use super::{leases_ended, percentile, us_each};
-use crate::args::{BenchSite, Text};
+use super::{leases_ended, percentile, us_each, yardstick};
+use crate::args::{BenchLeases, Text};
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::{print, print_json, talk};
@@ -24,14 +24,15 @@ const SUPPLY_PER_S: u32 = 40_000;
 /// What comes before is not counted.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-pub(super) fn leases(
-    options: &BenchSite,
-    agents: u32,
-    slots: u32,
-    seconds: u32,
-) -> Result<(), Failure> {
+pub(super) fn leases(options: &BenchLeases) -> Result<(), Failure> {
+    let BenchLeases {
+        agents,
+        slots,
+        seconds,
+        ..
+    } = *options;
     talk("preparing a ledger full of work");
-    let mut site = Site::prepare(&options.dir, agents)?;
+    let mut site = Site::prepare(&options.site.dir, agents)?;
     let supply = SUPPLY_PER_S * (seconds + WARM_UP.as_secs() as u32);
     site.fill(
         (0..JOBS).map(manifest).collect(),
@@ -48,6 +49,14 @@ pub(super) fn leases(
     site.check_alive()?;
     site.stop();
 
+    let skip_locked = if options.no_yardstick {
+        None
+    } else {
+        talk("measuring PostgreSQL on the same disk");
+        site.open_to_all()?;
+        yardstick::skip_locked(site.root(), seconds)?
+    };
+
     let ended = leases_ended(&site, from, until)?;
     let count = ended.len() as f64;
     let per_s = count / measured.as_secs_f64();
@@ -58,13 +67,14 @@ pub(super) fn leases(
     let coordinator_us = us_each(cpu.coordinator_s - cpu_begun.coordinator_s, count);
     let agents_us = us_each(cpu.agents_s - cpu_begun.agents_s, count);
     let (p50, p99) = (percentile(&mut told, 50), percentile(&mut told, 99));
-    match options.output {
+    match options.site.output {
         Text::Json => print_json(&json!({
             "leases_per_s": per_s.round(),
             "grant_p50_ms": p50,
             "grant_p99_ms": p99,
             "coordinator_cpu_us_per_lease": coordinator_us,
             "agents_cpu_us_per_lease": agents_us,
+            "postgresql_skip_locked_per_s": skip_locked.map(f64::round),
             "agents": agents,
             "slots": slots,
             "seconds": measured.as_secs_f64(),
@@ -89,6 +99,10 @@ pub(super) fn leases(
                 ),
             ] {
                 table.row(vec![what.to_owned(), figure]);
+            }
+            if let Some(per_s) = skip_locked {
+                let what = "PostgreSQL, SKIP LOCKED, 64 clients, a second";
+                table.row(vec![what.to_owned(), format!("{per_s:.0}")]);
             }
             print(&table.render())
         }

@@ -12,6 +12,7 @@ mod leases;
 mod next;
 mod site;
 mod spawn;
+mod yardstick;
 
 use ledger::LeaseTimes;
 use protocol::WallMs;
@@ -21,12 +22,7 @@ use crate::failure::Failure;
 
 pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
     match what {
-        Bench::Leases {
-            site,
-            agents,
-            slots,
-            seconds,
-        } => leases::leases(site, *agents, *slots, *seconds),
+        Bench::Leases(options) => leases::leases(options),
         Bench::Lateness {
             site,
             jobs,

@@ -78,6 +78,13 @@ impl Site {
         refuse_memory(dir)?;
         remove_leftovers(dir).map_err(failed)?;
         let dir = fs::canonicalize(dir).map_err(failed)?;
+        if dir.to_str().is_none() {
+            return Err(Failure::bad_input(
+                format!("measuring in {}", dir.display()),
+                "its name is not UTF-8",
+                "name another directory with --dir",
+            ));
+        }
         let root = dir.join(format!("{PREFIX}{}", std::process::id()));
         for path in [root.clone(), root.join(COORDINATOR)] {
             let made = DirBuilder::new().mode(0o700).create(path);
@@ -113,6 +120,10 @@ impl Site {
         Ok(())
     }
 
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Puts jobs into the ledger, and for each so many manual runs behind each other. To be called
     /// before the coordinator is started.
     pub(super) fn fill(&self, manifests: Vec<Manifest>, runs_each: u32) -> Result<(), Failure> {
@@ -123,15 +134,14 @@ impl Site {
             Store::open(&self.ledger(), Rules::all()).map_err(|error| unfilled(&error))?;
         let mut jobs = Vec::with_capacity(manifests.len());
         let puts = manifests.into_iter().map(|manifest| {
-            ledger::Command::PutJob(PutJob {
+            ledger::Command::PutJob(Box::new(PutJob {
                 shards: None,
-
                 manifest,
                 cut_over: clock::now(),
                 settle: None,
                 expected: None,
                 by: "bench".to_owned(),
-            })
+            }))
         });
         propose(&mut store, puts, |done| {
             if let Done::JobPut { job_id, .. } = done {

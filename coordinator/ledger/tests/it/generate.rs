@@ -102,7 +102,7 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             incarnation: Incarnation(u64::MAX),
             tzdata: c.text(),
         }),
-        1..4 => Command::PutJob(put_job(c, set)),
+        1..4 => Command::PutJob(Box::new(put_job(c, set))),
         4 if c.one_in(2) => pause_or_resume(c, set),
         4 => {
             let job_id = job(c, set);

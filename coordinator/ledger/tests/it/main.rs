@@ -56,15 +56,14 @@ fn at(minute: i64, command: Command) -> Proposal {
 fn put(manifest: jobs::Manifest) -> Proposal {
     at(
         0,
-        Command::PutJob(PutJob {
+        Command::PutJob(Box::new(PutJob {
             shards: None,
-
             manifest,
             cut_over: WallMs(0),
             settle: None,
             expected: None,
             by: "ada".to_owned(),
-        }),
+        })),
     )
 }
 

@@ -382,7 +382,7 @@ fn a_put_is_previewed_as_it_then_comes() {
             expected: None,
             by: "ada".to_owned(),
         };
-        at(0, Command::PutJob(put))
+        at(0, Command::PutJob(Box::new(put)))
     };
     let a = |shards| manifest("t/a", shards, "queue", true);
     let mut previewed = Vec::new();
