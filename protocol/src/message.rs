@@ -31,9 +31,12 @@ pub struct Incarnation(pub u64);
 #[serde(transparent)]
 pub struct Nonce(pub u64);
 
+// The kind of a message is the one key of an object, not a field among others: a field might
+// come last, so the others would have to be kept in the meantime, thousands of times a second.
+
 /// From agent to coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum AgentMessage {
     /// First on every connection; also the session's beat 0.
     Attach(Attach),
@@ -103,7 +106,7 @@ pub struct CoordinatorMessage {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum CoordinatorBody {
     /// Given on a new connection before the attach is decided.
     NonceGiven { nonce: Nonce },

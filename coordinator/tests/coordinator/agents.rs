@@ -37,11 +37,11 @@ fn garbage_closes_its_own_connection_and_no_other() {
     let coordinator = house.start();
     let good = FakeAgent::attach(&house, &coordinator, "host-1", 8);
     for (name, words) in [
-        ("host-2", json!({ "type": "nonsense" })),
+        ("host-2", json!({ "nonsense": {} })),
         ("host-3", json!(["not", "a", "message"])),
         (
             "host-4",
-            json!({ "type": "heartbeat", "session": 1, "beat": -1 }),
+            json!({ "heartbeat": { "session": 1, "beat": -1 } }),
         ),
     ] {
         let bad = FakeAgent::attach(&house, &coordinator, name, 8);

@@ -55,7 +55,7 @@ impl Hostility {
             Hostility::Silence => return std::future::pending().await,
             Hostility::RandomBytes => (0..2_000u32).map(|n| (n * 167 % 251) as u8 | 1).collect(),
             Hostility::TruncatedJson => {
-                let json = br#"{"type":"attach","boot_id":"#;
+                let json = br#"{"attach":{"boot_id":"#;
                 [&header(json.len() as u32)[..], json].concat()
             }
             Hostility::TooLong => header(FRAME_BYTES_MAX as u32 + 1).to_vec(),
