@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn the_manifests_are_good() {
         for n in [0, 59, 60, 1439, 1440, 99_999] {
-            assert_eq!(manifest(n).shards, 32);
+            assert_eq!(manifest(n).shards, jobs::Shards::Fixed(32));
         }
     }
 }
