@@ -45,15 +45,19 @@ impl From<Refusal> for Stop {
 
 impl From<rusqlite::Error> for Stop {
     fn from(error: rusqlite::Error) -> Stop {
-        // A command that a table does not take is the command's fault, not the disk's: without
-        // this, one such command would stop every replica for ever.
-        if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
+        if is_not_taken(&error) {
             return Stop::Refused(Refusal::Constraint {
                 what: error.to_string(),
             });
         }
         Stop::Failed(error)
     }
+}
+
+/// A command that a table does not take is the command's fault, not the disk's: without this, one
+/// such command would stop every replica for ever.
+pub(crate) fn is_not_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }
 
 pub(crate) fn malformed(what: impl Into<String>) -> Stop {
@@ -135,7 +139,8 @@ pub(crate) enum Undo {
 /// What became of a command.
 pub(crate) enum Applied {
     Outcome(Outcome),
-    /// It was refused after it had begun to write, and nothing has been taken back.
+    /// It was refused after it had begun to write, or one before it was, and nothing has been
+    /// taken back.
     HalfDone,
 }
 
@@ -152,7 +157,12 @@ impl Batch<'_> {
     /// Applies one command. `Err` is a failure of the database; everything else is an outcome.
     pub(crate) fn apply(&mut self, proposal: &Proposal) -> rusqlite::Result<Applied> {
         let (before, written) = (self.meta, self.written());
-        self.begin(proposal)?;
+        match self.begin(proposal) {
+            Ok(()) => {}
+            // What was held back belongs to some command before this one.
+            Err(error) if is_not_taken(&error) => return Ok(Applied::HalfDone),
+            Err(error) => return Err(error),
+        }
         let mut context = Context {
             conn: self.conn,
             held: &self.held,

@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use crate::answers::Answers;
-use crate::apply::{Applied, Batch, Undo};
+use crate::apply::{Applied, Batch, Undo, is_not_taken};
 use crate::command::Proposal;
 use crate::meta::Meta;
 use crate::outcome::Outcome;
@@ -147,7 +147,12 @@ impl Store {
                 Applied::HalfDone => return Ok(None),
             }
         }
-        on_its_way.held.borrow_mut().write_back(&transaction)?;
+        let written_back = on_its_way.held.borrow_mut().write_back(&transaction);
+        match written_back {
+            Ok(()) => {}
+            Err(error) if is_not_taken(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        }
         on_its_way.meta.save(&transaction)?;
         drop(on_its_way);
         transaction.commit()?;
