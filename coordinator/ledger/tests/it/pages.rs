@@ -110,7 +110,10 @@ fn jobs_are_paged_by_their_present_names() {
         expected: None,
         by: "ada".to_owned(),
     };
-    ok(&mut store, at(13 * MINUTE, Command::PutJob(moved)));
+    ok(
+        &mut store,
+        at(13 * MINUTE, Command::PutJob(Box::new(moved))),
+    );
     let list = |namespace: Option<&str>| {
         let mut found = Vec::new();
         let mut after = None;
