@@ -133,7 +133,10 @@ fn a_run_from_its_fire_to_its_end(teller: &mut Teller) {
         labels: Vec::new(),
         holds: Vec::new(),
     };
-    let done = teller.do_all(vec![Command::PutJob(Box::new(put)), Command::AttachAgent(attach)]);
+    let done = teller.do_all(vec![
+        Command::PutJob(Box::new(put)),
+        Command::AttachAgent(attach),
+    ]);
     let [
         Done::JobPut { job_id, .. },
         Done::Attached {
