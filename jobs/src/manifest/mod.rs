@@ -132,7 +132,7 @@ impl Manifest {
 
     /// Program and arguments as written, placeholders in place.
     pub fn exec(&self) -> impl Iterator<Item = &str> {
-        self.exec.iter().map(|argument| argument.text.as_str())
+        self.exec.iter().map(Argument::text)
     }
 
     /// Program and arguments of one shard, placeholders filled. Never empty. Dates and

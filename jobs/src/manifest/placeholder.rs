@@ -42,16 +42,14 @@ const MEANT: [(&str, &str); 16] = [
     ("tz", "timezone"),
 ];
 
-/// One argument: as written, and as parts.
+/// One argument as written. Its parts are found again whenever they are asked for: a hundred
+/// thousand jobs keep arguments, and few of them are about to be filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Argument {
-    pub(super) text: String,
-    parts: Vec<Part>,
-}
+pub(super) struct Argument(Box<str>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
+enum Part<'a> {
+    Text(&'a str),
     Job,
     FireTime,
     FireDate { days: i64 },
@@ -59,7 +57,7 @@ enum Part {
     Shard,
     Shards,
     Timezone,
-    Param(String),
+    Param(&'a str),
 }
 
 /// What the parts are replaced with.
@@ -85,53 +83,35 @@ pub(super) struct Refusal {
 impl Argument {
     /// `params` are those of the manifest; `None` where they could not be read.
     pub(super) fn parse(text: &str, params: Option<&Params>) -> Result<Argument, Refusal> {
-        let mut parts = Vec::new();
-        let mut plain = String::new();
-        let mut rest = text;
-        while let Some(brace) = rest.find(['{', '}']) {
-            let (before, from) = rest.split_at(brace);
-            plain.push_str(before);
-            if from.starts_with("{{") || from.starts_with("}}") {
-                plain.push_str(&from[..1]);
-                rest = &from[2..];
-                continue;
-            }
-            if from.starts_with('}') {
-                return Err(Refusal {
-                    what: "has a `}` without its `{`".to_owned(),
-                    remedy: "write `}}` for a brace".to_owned(),
-                });
-            }
-            let Some(end) = from.find('}') else {
-                return Err(Refusal {
-                    what: "has a `{` without its `}`".to_owned(),
-                    remedy: "write `{{` for a brace".to_owned(),
-                });
-            };
-            if !plain.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut plain)));
-            }
-            parts.push(Part::parse(&from[1..end], params)?);
-            rest = &from[end + 1..];
-        }
-        plain.push_str(rest);
-        if !plain.is_empty() {
-            parts.push(Part::Text(plain));
-        }
-        Ok(Argument {
-            text: text.to_owned(),
-            parts,
-        })
+        let known = |part| match part {
+            Part::Param(name) => match params {
+                Some(params) if !params.contains_key(name) => Err(unknown_param(name, params)),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        };
+        Part::all_of(text, params).try_for_each(|part| part.and_then(known))?;
+        Ok(Argument(text.into()))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        // Parameters are of use to a refusal only.
+        Part::all_of(&self.0, None)
+            .map(|part| part.ok().expect("an argument is made of good parts only"))
     }
 
     pub(super) fn fill(&self, with: &Filling) -> String {
-        let mut filled = String::with_capacity(self.text.len() + 32);
-        for part in &self.parts {
+        let mut filled = String::with_capacity(self.0.len() + 32);
+        for part in self.parts() {
             match part {
                 Part::Text(text) => filled.push_str(text),
                 Part::Job => filled.push_str(with.job),
                 Part::FireTime => filled.push_str(with.fire_time),
-                Part::FireDate { days } => filled.push_str(&shifted(with.nominal.date(), *days)),
+                Part::FireDate { days } => filled.push_str(&shifted(with.nominal.date(), days)),
                 Part::NominalTime => filled.push_str(&local_text(with.nominal)),
                 Part::Shard => push_number(&mut filled, with.shard),
                 Part::Shards => push_number(&mut filled, with.shards),
@@ -144,23 +124,59 @@ impl Argument {
 
     /// No filling makes it longer than this, in bytes.
     pub(super) fn filled_bytes_max(&self) -> usize {
-        let bytes = |part: &Part| match part {
+        let bytes = |part| match part {
             Part::Text(text) => text.len(),
             // A run by hand may bring a longer value than the manifest's.
             Part::Param(_) => PARAM_BYTES_MAX,
             _ => FILLED_BYTES_MAX,
         };
-        self.parts.iter().map(bytes).sum()
+        self.parts().map(bytes).sum()
     }
 }
 
-impl Part {
-    fn parse(name: &str, params: Option<&Params>) -> Result<Part, Refusal> {
-        if let Some(param) = name.strip_prefix("params.") {
-            return match params {
-                Some(params) if !params.contains_key(param) => Err(unknown_param(param, params)),
-                _ => Ok(Part::Param(param.to_owned())),
+impl Part<'_> {
+    /// The parts of an argument in their order, none of them empty, and the refusal that ends them.
+    fn all_of<'a>(
+        text: &'a str,
+        params: Option<&Params>,
+    ) -> impl Iterator<Item = Result<Part<'a>, Refusal>> {
+        let mut rest = text;
+        std::iter::from_fn(move || {
+            let (part, behind) = match rest.find(['{', '}']) {
+                None if rest.is_empty() => return None,
+                None => (Ok(Part::Text(rest)), ""),
+                Some(0) => Part::at_brace(rest, params),
+                Some(brace) => (Ok(Part::Text(&rest[..brace])), &rest[brace..]),
             };
+            rest = behind;
+            Some(part)
+        })
+    }
+
+    /// The part that begins with a brace, and what stands behind it.
+    fn at_brace<'a>(
+        text: &'a str,
+        params: Option<&Params>,
+    ) -> (Result<Part<'a>, Refusal>, &'a str) {
+        if text.starts_with("{{") || text.starts_with("}}") {
+            return (Ok(Part::Text(&text[..1])), &text[2..]);
+        }
+        let refused = |what: &str, remedy: &str| {
+            let (what, remedy) = (what.to_owned(), remedy.to_owned());
+            (Err(Refusal { what, remedy }), "")
+        };
+        if text.starts_with('}') {
+            return refused("has a `}` without its `{`", "write `}}` for a brace");
+        }
+        match text.find('}') {
+            None => refused("has a `{` without its `}`", "write `{{` for a brace"),
+            Some(end) => (Part::parse(&text[1..end], params), &text[end + 1..]),
+        }
+    }
+
+    fn parse<'a>(name: &'a str, params: Option<&Params>) -> Result<Part<'a>, Refusal> {
+        if let Some(param) = name.strip_prefix("params.") {
+            return Ok(Part::Param(param));
         }
         Ok(match name {
             "job" => Part::Job,
