@@ -26,22 +26,33 @@ pub(crate) struct Entry {
     pub(crate) priority: u8,
 }
 
-impl Catalogue {
-    pub(crate) fn learn(&mut self, row: &VersionRow) {
+impl Entry {
+    fn read(row: &VersionRow) -> Entry {
         let manifest = Manifest::from_json(&row.manifest)
             .map(Arc::new)
             .map_err(|error| error.to_string());
         let demand = manifest.as_deref().map(Demand::of).unwrap_or_default();
         let priority = manifest.as_ref().map_or(0, |manifest| manifest.priority);
-        self.versions.insert(
-            (row.job_id, row.version),
-            Entry {
-                starts: row.starts,
-                manifest,
-                demand: Arc::new(demand),
-                priority,
-            },
-        );
+        Entry {
+            starts: row.starts,
+            manifest,
+            demand: Arc::new(demand),
+            priority,
+        }
+    }
+}
+
+impl Catalogue {
+    pub(crate) fn of(rows: &BTreeMap<(JobId, u32), VersionRow>) -> Catalogue {
+        let versions = rows.iter().map(|(key, row)| (*key, Entry::read(row)));
+        Catalogue {
+            versions: versions.collect(),
+        }
+    }
+
+    pub(crate) fn learn(&mut self, row: &VersionRow) {
+        let key = (row.job_id, row.version);
+        self.versions.insert(key, Entry::read(row));
     }
 
     pub(crate) fn get(&self, job_id: JobId, version: u32) -> Option<&Entry> {

@@ -144,7 +144,7 @@ impl Core {
     pub fn new(config: Config, set: WorkingSet, now: Now, rules: Rules) -> Core {
         let mut core = Core {
             rules,
-            catalogue: Catalogue::default(),
+            catalogue: Catalogue::of(&set.versions),
             queue: Queue::default(),
             fleet: Fleet::default(),
             waiting: Waiting::build(&set, now, rules),
@@ -173,9 +173,6 @@ impl Core {
             set,
         };
         core.gate.observe(now);
-        for version in core.set.versions.values() {
-            core.catalogue.learn(version);
-        }
         core.queue = Queue::build(&core.set, &core.catalogue, now, rules);
         core.note_touched();
         let agents: Vec<AgentId> = core.set.agents.keys().copied().collect();

@@ -208,13 +208,12 @@ pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
         epoch: Meta::load(&read)?.epoch,
         ..WorkingSet::default()
     };
-    read.prepare(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted"))?
+    // Collected, not inserted one by one: a tree that grows at its end keeps its nodes half empty.
+    set.jobs = read
+        .prepare(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted"))?
         .query_map([], read_job)?
-        .try_for_each(|job| {
-            job.map(|job| {
-                set.jobs.insert(job.job_id, job);
-            })
-        })?;
+        .map(|job| job.map(|job| (job.job_id, job)))
+        .collect::<rusqlite::Result<_>>()?;
     read.prepare(&format!("SELECT {RUN_COLUMNS} FROM runs WHERE state < 4"))?
         .query_map([], read_run)?
         .try_for_each(|run| {
@@ -232,17 +231,28 @@ pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
             set.put_shard(shard.row);
         })
     })?;
+    let keyed = |version: rusqlite::Result<VersionRow>| {
+        version.map(|version| ((version.job_id, version.version), version))
+    };
+    // Two questions, for a union would sort all manifests to find those that are there twice.
+    set.versions = read
+        .prepare(&format!(
+            "SELECT {VERSION_COLUMNS} FROM jobs j JOIN versions v USING (job_id, version)
+             WHERE NOT j.deleted"
+        ))?
+        .query_map([], read_version)?
+        .map(keyed)
+        .collect::<rusqlite::Result<_>>()?;
     read.prepare(&format!(
-        "SELECT {VERSION_COLUMNS} FROM versions v JOIN jobs j USING (job_id)
-         WHERE v.version = j.version AND NOT j.deleted
-         UNION SELECT {VERSION_COLUMNS} FROM runs r JOIN versions v USING (job_id, version)
-         WHERE r.state < 4"
+        "SELECT {VERSION_COLUMNS}
+         FROM (SELECT DISTINCT job_id, version FROM runs WHERE state < 4) r
+         JOIN versions v USING (job_id, version)"
     ))?
     .query_map([], read_version)?
+    .map(keyed)
     .try_for_each(|version| {
-        version.map(|version| {
-            set.versions
-                .insert((version.job_id, version.version), version);
+        version.map(|(key, version)| {
+            set.versions.insert(key, version);
         })
     })?;
     for agent in list_agents(&read)? {
