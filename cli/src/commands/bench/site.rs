@@ -248,16 +248,17 @@ impl Site {
     }
 
     pub(super) fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
-        for part in &self.parts {
-            let resident = cost::resident_bytes_with_children(part.child.id());
-            if part.name == COORDINATOR {
-                memory.coordinator_bytes += resident;
-            } else {
-                memory.agents_bytes += resident;
-            }
+        let of = |coordinator| {
+            let parts = self.parts.iter();
+            let parts = parts.filter(|part| (part.name == COORDINATOR) == coordinator);
+            cost::resident_bytes_with_children(
+                &parts.map(|part| part.child.id()).collect::<Vec<_>>(),
+            )
+        };
+        Memory {
+            coordinator_bytes: of(true),
+            agents_bytes: of(false),
         }
-        memory
     }
 
     /// Lets attempts of any user into the directory; what is secret in it stays closed.
