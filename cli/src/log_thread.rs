@@ -168,6 +168,6 @@ mod tests {
         log.finish();
         let text = String::from_utf8(taken.lock().unwrap().clone()).unwrap();
         assert!(text.lines().count() <= WAITING_MAX + 3);
-        assert!(text.contains("lines of the log are lost"), "{:.200}", text);
+        assert!(text.contains("lines of the log are lost"), "{text:.200}");
     }
 }

@@ -421,7 +421,8 @@ mod tests {
     #[test]
     fn the_table_of_decisions() {
         // What moves by less than a second at once is no step.
-        let cases: &[(&[(i64, bool)], &[&str])] = &[
+        type Case = (&'static [(i64, bool)], &'static [&'static str]);
+        let cases: &[Case] = &[
             (&[(0, false)], &["no reference"]),
             (&[(0, true), (105, true)], &["trusted", "trusted"]),
             (

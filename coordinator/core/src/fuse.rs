@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn only_more_than_the_schedule_names_blows_it() {
-        let cases: &[(&str, &str, &[(i64, i64, i64, u64)], bool)] = &[
+        type Fires = &'static [(i64, i64, i64, u64)];
+        let cases: &[(&str, &str, Fires, bool)] = &[
             // In time, minute by minute.
             (
                 "* * * * *",

@@ -139,6 +139,8 @@ impl Reader {
     }
 
     /// Resources by name.
+    // The method alone is of one lifetime, and any is asked for.
+    #[allow(clippy::redundant_closure_for_method_calls)]
     pub fn resources(&self) -> Result<Vec<api::Resource>, ReaderError> {
         self.answer("listing resources", |answers| answers.resources())
     }

@@ -37,7 +37,7 @@ fn what_no_decent_client_sends_is_refused_and_harms_nobody() {
     };
     let deep = "[".repeat(100_000);
     let long = format!("x: {}\r\n", "y".repeat(1 << 20));
-    let many: String = (0..500).map(|n| format!("x{n}: y\r\n")).collect();
+    let many = "x: y\r\n".repeat(500);
     for (what, request, status) in [
         ("a path that is no text", get("/api/v1/jobs/%ff/%fe"), "400"),
         ("a path upwards", get("/api/v1/../../etc/passwd"), "404"),

@@ -167,7 +167,7 @@ impl Serialize for Manifest {
                 backoff: self.backoff.iter().map(DurationMs::to_string).collect(),
             },
             takeover_after: self.takeover_after.to_string(),
-            needs: (self.needs != Needs::default()).then(|| CanonicalNeeds {
+            needs: (self.needs != Needs::default()).then_some(CanonicalNeeds {
                 labels: &self.needs.labels,
                 uses: &self.needs.uses,
             }),

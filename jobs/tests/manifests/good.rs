@@ -145,7 +145,12 @@ run:
             target: DurationMs(180_000)
         }
     );
-    let labels: Vec<&str> = manifest.needs.labels.iter().map(|l| l.as_str()).collect();
+    let labels: Vec<&str> = manifest
+        .needs
+        .labels
+        .iter()
+        .map(protocol::Label::as_str)
+        .collect();
     assert_eq!(labels, ["disk=ssd", "jdk17"]);
     let uses = manifest.needs.uses.iter();
     let uses: Vec<(&str, u32)> = uses.map(|(name, &units)| (name.as_str(), units)).collect();

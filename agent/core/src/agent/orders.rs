@@ -51,7 +51,7 @@ impl Agent {
     pub(super) fn handle_command(&mut self, body: CoordinatorBody, now: Now) {
         match body {
             CoordinatorBody::Attached { session, kill } => {
-                self.handle_attached(session, &kill, now)
+                self.handle_attached(session, &kill, now);
             }
             CoordinatorBody::AttachRefused { reason } => {
                 if let Some(id) = self.current.as_ref().map(|c| c.id) {

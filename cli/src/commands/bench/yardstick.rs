@@ -251,7 +251,7 @@ mod tests {
     fn what_pgbench_says_is_understood() {
         let said = "latency average = 18.7 ms\n\
                     tps = 3412.123456 (without initial connection time)\n";
-        assert_eq!(tps(said), Some(3412.123_456));
+        assert_eq!(tps(said), Some(3_412.123_456));
         assert_eq!(tps("no such database"), None);
     }
 }

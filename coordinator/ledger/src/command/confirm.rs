@@ -52,7 +52,7 @@ impl Confirm {
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         match self.verdict {
             Verdict::Succeeded => succeed(context, &mut run, shards, by, reason)?,
-            Verdict::Retry => self.retry(context, &mut run, shards, by, reason)?,
+            Verdict::Retry => retry(context, &mut run, shards, by, reason)?,
             Verdict::Failed => {
                 run.row.state = RunState::Failed;
                 run.row.reason = Some(format!("given up by {by}: {reason}"));
@@ -88,31 +88,30 @@ impl Confirm {
         }
         Ok(shards)
     }
+}
 
-    /// Runs the shards again in the same execution. A run that stood still asks for its place
-    /// anew: others of its job may have begun meanwhile.
-    fn retry(
-        &self,
-        context: &mut Context<'_>,
-        run: &mut Run,
-        shards: Vec<Shard>,
-        by: &str,
-        reason: &str,
-    ) -> Result<(), Stop> {
-        for mut shard in shards {
-            shard.restore_retries();
-            let state = pending_at(context.at);
-            let why = Some(format!("once more, says {by}: {reason}"));
-            context.move_shard(run, &mut shard, state, why)?;
-        }
-        if run.row.state == RunState::NeedsConfirmation {
-            // Counted from an admission long past, it would pass at once.
-            run.row.start_deadline = None;
-            context.admit(run)?;
-        }
-        context.settle_alerts_of(run)?;
-        context.update_run(run)
+/// Runs the shards again in the same execution. A run that stood still asks for its place
+/// anew: others of its job may have begun meanwhile.
+fn retry(
+    context: &mut Context<'_>,
+    run: &mut Run,
+    shards: Vec<Shard>,
+    by: &str,
+    reason: &str,
+) -> Result<(), Stop> {
+    for mut shard in shards {
+        shard.restore_retries();
+        let state = pending_at(context.at);
+        let why = Some(format!("once more, says {by}: {reason}"));
+        context.move_shard(run, &mut shard, state, why)?;
     }
+    if run.row.state == RunState::NeedsConfirmation {
+        // Counted from an admission long past, it would pass at once.
+        run.row.start_deadline = None;
+        context.admit(run)?;
+    }
+    context.settle_alerts_of(run)?;
+    context.update_run(run)
 }
 
 fn succeed(

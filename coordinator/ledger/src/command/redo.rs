@@ -29,7 +29,7 @@ impl Redo {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let mut run = context.run(self.run_id)?;
         let job = context.job(run.row.job_id)?;
-        self.check(context, &run)?;
+        check(context, &run)?;
         let policy = context.policy(run.row.job_id, run.row.version)?;
         if !policy.safe && !self.force && context.rules.on(Rule::RedoNeedsHarmless) {
             return Err(Refusal::NotHarmless {
@@ -58,21 +58,19 @@ impl Redo {
             state: run.row.state,
         })
     }
+}
 
-    fn check(&self, context: &Context<'_>, run: &Run) -> Result<(), Stop> {
-        let may = match run.row.state {
-            RunState::Waiting => false,
-            // A lease that is being cancelled has not ended yet.
-            RunState::Ready | RunState::Running => {
-                !context.rules.on(Rule::LeaseEndsByReceiptOrExpiry)
-            }
-            _ => true,
-        };
-        if may {
-            return Ok(());
-        }
-        Err(run.wrong_state("final or in needs_confirmation: cancel it and wait for its end"))
+fn check(context: &Context<'_>, run: &Run) -> Result<(), Stop> {
+    let may = match run.row.state {
+        RunState::Waiting => false,
+        // A lease that is being cancelled has not ended yet.
+        RunState::Ready | RunState::Running => !context.rules.on(Rule::LeaseEndsByReceiptOrExpiry),
+        _ => true,
+    };
+    if may {
+        return Ok(());
     }
+    Err(run.wrong_state("final or in needs_confirmation: cancel it and wait for its end"))
 }
 
 fn reopen(context: &mut Context<'_>, run: &mut Run) -> Result<(), Stop> {
