@@ -273,7 +273,7 @@ mod tests {
             ("", "nothing is selected"),
             ("-- nothing", "nothing is selected"),
             ("SELECT 1; SELECT 2", "more than one statement"),
-            ("SELECT 1; DELETE FROM jobs", "more than one statement"),
+            ("SELECT 1; DELETE FROM jobs", "only reading is allowed"),
             ("SELECT nosuch FROM run_view", "no such column: nosuch"),
             (
                 "SELECT load_extension('x')",
