@@ -222,5 +222,5 @@ fn show_count(account: &Account) -> String {
         count(u64::from(lines.total), "line"),
         parts.join(", ")
     );
-    wrap_prose(&text, LINE_WIDTH).join("\n  ")
+    wrap_prose(&text, LINE_WIDTH - 2).join("\n  ")
 }

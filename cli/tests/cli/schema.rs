@@ -67,7 +67,7 @@ fn manifests_in(markdown: &str) -> impl Iterator<Item = &str> {
         .split("```yaml\n")
         .skip(1)
         .filter_map(|block| Some(block.split_once("```")?.0))
-        .filter(|block| block.contains("name: "))
+        .filter(|block| block.lines().any(|line| line.starts_with("name: ")))
 }
 
 #[test]
