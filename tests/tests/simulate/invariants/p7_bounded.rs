@@ -109,13 +109,16 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
 /// Commands that may be committed in one second: beyond it a core runs in circles.
 const COMMANDS_A_SECOND: usize = 250;
 
-/// What a herd may bring at once.
+/// What a herd may bring at once, and what each of its jobs may: fire, grant, start, receipt, and
+/// some of them again.
 const HERD: usize = 2_000;
+const COMMANDS_A_JOB: usize = 6;
 
 pub fn look(world: &mut World) {
     let (log, at) = (world.log.len(), world.now);
     let (log_before, at_before) = world.log_looked_at;
-    let most = HERD + COMMANDS_A_SECOND * ((at - at_before) / 1_000) as usize;
+    let herd = HERD.max(COMMANDS_A_JOB * world.truth.set.jobs.len());
+    let most = herd + COMMANDS_A_SECOND * ((at - at_before) / 1_000) as usize;
     if at - at_before > 10_000 || log - log_before > most {
         world.log_looked_at = (log, at);
         world.require(
