@@ -4,14 +4,14 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jobs::{Manifest, parse_manifests};
+use jobs::Manifest;
 use serde_json::json;
 
 use super::site::{Site, Work};
+use super::{print_figures, read, usual};
 use crate::args::{BenchSite, Text};
 use crate::failure::Failure;
-use crate::output::{print, print_json, talk};
-use crate::text::Table;
+use crate::output::{print_json, talk};
 
 const SLOTS: u32 = 16;
 
@@ -48,8 +48,7 @@ pub(super) fn idle(options: &BenchSite, jobs: u32, seconds: u32) -> Result<(), F
         })),
         Text::Text => {
             let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-            let mut table = Table::new(&["WHAT", "FIGURE"]);
-            for (what, figure) in [
+            print_figures(&[
                 ("jobs, none of them due", jobs.to_string()),
                 ("coordinator, memory", mib(memory.coordinator_bytes)),
                 (
@@ -65,10 +64,7 @@ pub(super) fn idle(options: &BenchSite, jobs: u32, seconds: u32) -> Result<(), F
                     "agent with supervisor, of one core",
                     format!("{agent_percent:.2} %"),
                 ),
-            ] {
-                table.row(vec![what.to_owned(), figure]);
-            }
-            print(&table.render())
+            ])
         }
     }
 }
@@ -76,24 +72,8 @@ pub(super) fn idle(options: &BenchSite, jobs: u32, seconds: u32) -> Result<(), F
 /// Due some night that is far off, each at a time of its own.
 fn manifest(n: u32) -> Manifest {
     let (minute, hour) = (n % 60, n / 60 % 24);
-    let yaml = format!(
-        "name: bench/idle-{n}\n\
-         purpose: Match yesterday's ledger with the bank files and write the settlement table.\n\
-         owner: finance-oncall\n\
-         repeatable: {{ safe: true, how: \"full recompute, replaces the day\" }}\n\
-         schedule: {{ cron: \"{minute} {hour} 29 2 *\", timezone: Asia/Shanghai }}\n\
-         misfire: {{ policy: run_now, after: 60s }}\n\
-         overlap: queue\n\
-         expected_duration: 40m\n\
-         timeout: 15m\n\
-         shards: 32\n\
-         retry: {{ at_most: 3, backoff: [1m, 5m, 30m] }}\n\
-         run:\n  exec: [\"/opt/jobs/reconcile\", \"--date\", \"{{fire_date-1d}}\", \"--shard\", \"{{shard}}/{{shards}}\"]\n"
-    );
-    parse_manifests("bench", &yaml)
-        .ok()
-        .and_then(|mut read| read.pop())
-        .expect("a test reads this manifest")
+    let schedule = format!("{{ cron: \"{minute} {hour} 29 2 *\", timezone: Asia/Shanghai }}");
+    read(&usual(&format!("idle-{n}"), &schedule))
 }
 
 #[cfg(test)]

@@ -5,18 +5,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use jobs::{Manifest, parse_manifests};
+use jobs::Manifest;
 use ledger::LeaseTimes;
 use protocol::{DurationMs, WallMs};
 use serde_json::json;
 
 use super::site::{Site, Work};
-use super::{leases_ended, percentile};
+use super::{leases_ended, no_op, percentile, print_figures, show_ms};
 use crate::args::{BenchSite, Text};
 use crate::clock;
 use crate::failure::Failure;
-use crate::output::{print, print_json, talk};
-use crate::text::Table;
+use crate::output::{print_json, talk};
 
 const AGENTS: u32 = 4;
 const SLOTS_PRETENDING: u32 = 256;
@@ -92,21 +91,14 @@ fn report(output: Text, due: WallMs, jobs: u32, leases: &[LeaseTimes]) -> Result
             "missing": missing,
             "duplicates": duplicates,
         })),
-        Text::Text => {
-            let ms = |of: Option<i64>| of.map_or_else(String::new, |ms| format!("{ms} ms"));
-            let mut table = Table::new(&["WHAT", "FIGURE"]);
-            for (what, figure) in [
-                ("jobs due in one second", jobs.to_string()),
-                ("from fire time to start, median", ms(p50)),
-                ("99 of 100 within", ms(p99)),
-                ("the last", ms(last)),
-                ("missing", missing.to_string()),
-                ("more than once", duplicates.to_string()),
-            ] {
-                table.row(vec![what.to_owned(), figure]);
-            }
-            print(&table.render())
-        }
+        Text::Text => print_figures(&[
+            ("jobs due in one second", jobs.to_string()),
+            ("from fire time to start, median", show_ms(p50)),
+            ("99 of 100 within", show_ms(p99)),
+            ("the last", show_ms(last)),
+            ("missing", missing.to_string()),
+            ("more than once", duplicates.to_string()),
+        ]),
     }
 }
 
@@ -114,23 +106,10 @@ fn report(output: Text, due: WallMs, jobs: u32, leases: &[LeaseTimes]) -> Result
 fn manifest(n: u32, due: WallMs) -> Manifest {
     let due = DateTime::<Utc>::from_timestamp_millis(due.0).unwrap_or_default();
     let cron = due.format("%-S %-M %-H %-d %-m ? %Y");
-    let yaml = format!(
-        "name: bench/late-{n}\n\
-         purpose: To be measured.\n\
-         owner: bench\n\
-         repeatable: {{ safe: true, how: it does nothing }}\n\
-         schedule: {{ cron: \"{cron}\", timezone: Etc/UTC, dialect: quartz }}\n\
-         misfire: {{ policy: run_now, after: 1h }}\n\
-         overlap: queue\n\
-         expected_duration: 1s\n\
-         timeout: 1m\n\
-         shards: 1\n\
-         run: {{ exec: [\"/bin/true\"] }}\n"
-    );
-    parse_manifests("bench", &yaml)
-        .ok()
-        .and_then(|mut read| read.pop())
-        .expect("a test reads this manifest")
+    let schedule = format!("{{ cron: \"{cron}\", timezone: Etc/UTC, dialect: quartz }}");
+    let misfire = "{ policy: run_now, after: 1h }";
+    let run = "{ exec: [\"/bin/true\"] }";
+    no_op(&format!("late-{n}"), &schedule, misfire, 1, run)
 }
 
 #[cfg(test)]

@@ -12,13 +12,17 @@ mod leases;
 mod next;
 mod site;
 mod spawn;
+mod throughput;
 mod yardstick;
 
+use jobs::{Manifest, parse_manifests};
 use ledger::LeaseTimes;
 use protocol::WallMs;
 
 use crate::args::Bench;
 use crate::failure::Failure;
+use crate::output::print;
+use crate::text::Table;
 
 pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
     match what {
@@ -49,9 +53,62 @@ fn leases_ended(
     })
 }
 
-/// Processor time in all, as microseconds of each of so many.
-fn us_each(cpu_s: f64, count: f64) -> f64 {
-    cpu_s * 1e6 / count.max(1.0)
+/// The manifest of a job that does nothing, or nearly: `run` is what its `run.exec` lists, and more
+/// of `run` after that.
+fn no_op(name: &str, schedule: &str, misfire: &str, shards: u32, run: &str) -> Manifest {
+    read(&format!(
+        "name: bench/{name}\n\
+         purpose: To be measured.\n\
+         owner: bench\n\
+         repeatable: {{ safe: true, how: it does nothing }}\n\
+         schedule: {schedule}\n\
+         misfire: {misfire}\n\
+         overlap: queue\n\
+         expected_duration: 1s\n\
+         timeout: 1m\n\
+         shards: {shards}\n\
+         run: {run}\n"
+    ))
+}
+
+/// A manifest of usual length.
+fn usual(name: &str, schedule: &str) -> String {
+    format!(
+        "name: bench/{name}\n\
+         purpose: Match yesterday's ledger with the bank files and write the settlement table.\n\
+         owner: finance-oncall\n\
+         repeatable: {{ safe: true, how: \"full recompute, replaces the day\" }}\n\
+         schedule: {schedule}\n\
+         misfire: {{ policy: run_now, after: 60s }}\n\
+         overlap: queue\n\
+         expected_duration: 40m\n\
+         timeout: 15m\n\
+         shards: 32\n\
+         retry: {{ at_most: 3, backoff: [1m, 5m, 30m] }}\n\
+         run:\n  exec: [\"/opt/jobs/reconcile\", \"--date\", \"{{fire_date-1d}}\", \"--shard\", \"{{shard}}/{{shards}}\"]\n"
+    )
+}
+
+/// Reads a manifest of a measurement. A test of each measurement reads its own.
+fn read(yaml: &str) -> Manifest {
+    parse_manifests("bench", yaml)
+        .ok()
+        .and_then(|mut read| read.pop())
+        .expect("a test reads this manifest")
+}
+
+/// Prints what was found as a table for people.
+fn print_figures(figures: &[(&str, String)]) -> Result<(), Failure> {
+    let mut table = Table::new(&["WHAT", "FIGURE"]);
+    for (what, figure) in figures {
+        table.row(vec![(*what).to_owned(), figure.clone()]);
+    }
+    print(&table.render())
+}
+
+/// Milliseconds, where there are any.
+fn show_ms(of: Option<i64>) -> String {
+    of.map_or_else(String::new, |ms| format!("{ms} ms"))
 }
 
 /// The value that `percent` of these do not exceed; `None` of none. Sorts them.

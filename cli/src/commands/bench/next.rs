@@ -7,6 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use protocol::WallMs;
 use serde_json::json;
 
+use super::usual;
 use crate::args::Text;
 use crate::failure::Failure;
 use crate::output::{print, print_json};
@@ -140,20 +141,8 @@ fn schedule(dialect: Dialect, cron: &str, timezone: &str) -> Schedule {
 /// A manifest of usual length, no two alike.
 fn manifest(n: usize) -> String {
     let (dialect, cron, timezone) = SCHEDULES[n % SCHEDULES.len()];
-    format!(
-        "name: bench/job-{n}\n\
-         purpose: Match yesterday's ledger with the bank files and write the settlement table.\n\
-         owner: finance-oncall\n\
-         repeatable: {{ safe: true, how: \"full recompute, replaces the day\" }}\n\
-         schedule: {{ cron: \"{cron}\", timezone: {timezone}, dialect: {dialect} }}\n\
-         misfire: {{ policy: run_now, after: 60s }}\n\
-         overlap: queue\n\
-         expected_duration: 40m\n\
-         timeout: 15m\n\
-         shards: 32\n\
-         retry: {{ at_most: 3, backoff: [1m, 5m, 30m] }}\n\
-         run:\n  exec: [\"/opt/jobs/reconcile\", \"--date\", \"{{fire_date-1d}}\", \"--shard\", \"{{shard}}/{{shards}}\"]\n"
-    )
+    let schedule = format!("{{ cron: \"{cron}\", timezone: {timezone}, dialect: {dialect} }}");
+    usual(&format!("job-{n}"), &schedule)
 }
 
 #[cfg(test)]
