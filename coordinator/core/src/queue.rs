@@ -151,7 +151,7 @@ impl Queue {
         }
     }
 
-    /// Shards that wait for a place and could be tried: for checks.
+    /// Shards that wait for a place and could be tried. Walks over all that are pending or leased.
     pub(crate) fn ready(&self) -> impl Iterator<Item = Key> + '_ {
         let ready = |slot: &Slot| {
             matches!(
@@ -186,10 +186,10 @@ impl Queue {
     /// The shard that has been ready for longest, and since when. Walks over all of them.
     pub(crate) fn oldest_ready(&self, set: &WorkingSet) -> Option<(BootMs, Key)> {
         let since = |&(at, key): &(BootMs, Key)| {
-            let deadline = set.runs.get(&key.0).and_then(|run| run.start_deadline);
-            (at - deadline.unwrap_or(START_DEADLINE_MAX), key)
+            let run = set.runs.get(&key.0)?;
+            Some((at - placed_within(run), key))
         };
-        self.unplaceable_at.iter().map(since).min()
+        self.unplaceable_at.iter().filter_map(since).min()
     }
 
     /// Shards that have waited for a place for longer than their start deadline.
@@ -315,12 +315,7 @@ impl Queue {
             .filter(|_| self.rules.on(Rule::PriorityFirst))
             .map_or(0, |entry| entry.priority);
         let order = Order::new(priority, run.admitted_at, key);
-        let deadline = match run.trigger {
-            // After an outage many catch up at once, and get their places when they get them.
-            Trigger::CatchUp => START_DEADLINE_MAX,
-            _ => run.start_deadline.unwrap_or(START_DEADLINE_MAX),
-        };
-        let unplaceable_at = now.boot + deadline;
+        let unplaceable_at = now.boot + placed_within(run);
         if let Some(demand) = &demand {
             self.line.enter(order, demand);
         }
@@ -389,5 +384,14 @@ impl Queue {
         } else {
             BootMs(now.wall.0)
         }
+    }
+}
+
+/// How long a shard may be ready before it goes to a person.
+fn placed_within(run: &RunRow) -> DurationMs {
+    match run.trigger {
+        // After an outage many catch up at once, and get their places when they get them.
+        Trigger::CatchUp => START_DEADLINE_MAX,
+        _ => run.start_deadline.unwrap_or(START_DEADLINE_MAX),
     }
 }

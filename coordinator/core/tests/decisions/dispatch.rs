@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ledger::RunState;
-use ledger::command::Command;
-use protocol::attempt::AttemptOutcome;
+use ledger::command::{AlertKind, Command};
+use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::message::{Attach, CoordinatorBody};
 use protocol::{AgentId, RunId};
 
@@ -248,6 +248,38 @@ fn a_run_whose_manifest_cannot_be_read_is_given_to_nobody() {
     assert_eq!(bench.state(broken), RunState::NeedsConfirmation);
     let reason = bench.detail(broken).shard_list[0].reason.clone().unwrap();
     assert!(reason.contains("its manifest cannot be read"), "{reason}");
+}
+
+#[test]
+fn a_person_hears_of_what_is_ready_for_an_hour_be_it_late_or_not() {
+    const MINUTE: i64 = 60_000;
+    for catches_up in [false, true] {
+        let mut bench = Bench::new();
+        bench.job(
+            "t/a",
+            "schedule: { cron: \"0 */6 * * *\", timezone: Etc/UTC }",
+        );
+        let run = if catches_up {
+            let to_the_next = 6 * 60 * MINUTE - bench.now.wall.0.rem_euclid(6 * 60 * MINUTE);
+            bench.stand_still(to_the_next + 5 * MINUTE);
+            RunId(1)
+        } else {
+            bench.run("t/a")
+        };
+        let trigger = bench.core.working_set().runs[&run].trigger;
+        assert_eq!(trigger == Trigger::CatchUp, catches_up);
+        let told = |bench: &Bench| {
+            let kinds = bench.logged(|command| match command {
+                Command::RaiseAlert(alert) => Some(alert.kind),
+                _ => None,
+            });
+            kinds.contains(&AlertKind::BacklogOld)
+        };
+        bench.stand_still(59 * MINUTE);
+        assert!(!told(&bench));
+        bench.stand_still(2 * MINUTE);
+        assert!(told(&bench), "catches up: {catches_up}");
+    }
 }
 
 #[test]
