@@ -101,7 +101,10 @@ impl Core {
         }
         while let Some((order, demand)) = self.queue.line.first() {
             let key = order.key();
-            if self.is_in_hand(key, now) {
+            if let Some(waits) = self.in_hand(key, now) {
+                if let Waits::Rests(left) = waits {
+                    self.grants.resting.insert((now.boot + left, key));
+                }
                 self.queue.step_aside(key);
                 continue;
             }
@@ -132,16 +135,17 @@ impl Core {
         self.propose(Flight::Grant(key, agent_id), Command::Grant(grant), now);
     }
 
-    /// Whether something is under way that must be waited for before the shard may be granted.
-    fn is_in_hand(&mut self, key: Key, now: Now) -> bool {
-        if self.grants.busy.contains_key(&key) || self.receipts.is_awaited(key) {
-            return true;
+    /// What must be waited for before anything is decided about the shard, if something is under
+    /// way.
+    fn in_hand(&self, key: Key, now: Now) -> Option<Waits> {
+        if self.grants.busy.contains_key(&key) {
+            return Some(Waits::InHand);
         }
-        let rests_until = self.setbacks.rests_until(Matter::shard(key), now);
-        self.grants
-            .resting
-            .extend(rests_until.map(|until| (until, key)));
-        rests_until.is_some()
+        if self.receipts.is_awaited(key) {
+            return Some(Waits::Receipt);
+        }
+        let rests_until = self.setbacks.rests_until(Matter::shard(key), now)?;
+        Some(Waits::Rests(rests_until - now.boot))
     }
 
     /// A host on which the shard has not just failed (a sick one that fails at once is always
@@ -278,12 +282,8 @@ impl Core {
             let key = (run_id, shard.shard);
             let found = if let Some(until) = self.queue.backs_off_until(key) {
                 Some(Waits::BacksOff(until - now.boot))
-            } else if self.grants.busy.contains_key(&key) {
-                Some(Waits::InHand)
-            } else if self.receipts.is_awaited(key) {
-                Some(Waits::Receipt)
-            } else if let Some(until) = self.setbacks.rests_until(Matter::shard(key), now) {
-                Some(Waits::Rests(until - now.boot))
+            } else if let Some(waits) = self.in_hand(key, now) {
+                Some(waits)
             } else if let Some((order, demand)) = self.queue.demand_of(key) {
                 let known = reports.entry(Arc::clone(&demand));
                 let report = known.or_insert_with(|| self.report(order, &demand, now));
@@ -304,9 +304,7 @@ impl Core {
         let stuck: Vec<Key> = self
             .queue
             .unplaceable(now)
-            .filter(|key| !self.grants.busy.contains_key(key))
-            .filter(|&key| !self.receipts.is_awaited(key))
-            .filter(|&key| !self.setbacks.rests(Matter::shard(key), now))
+            .filter(|&key| self.in_hand(key, now).is_none())
             .collect();
         let mut reports: BTreeMap<Arc<Demand>, String> = BTreeMap::new();
         for key in stuck {
@@ -338,7 +336,7 @@ impl Core {
     /// blocked only where there is no room.
     pub(crate) fn check_dispatch(&self, now: Now) -> Result<(), String> {
         self.fleet.check(|agent_id| self.used_of(agent_id))?;
-        let in_line: BTreeSet<Key> = self.queue.line.all().map(|(key, _)| key).collect();
+        let in_line: BTreeSet<Key> = self.queue.line.all().collect();
         for key in self.queue.ready() {
             let in_hand = self.grants.busy.contains_key(&key)
                 || self.receipts.is_awaited(key)

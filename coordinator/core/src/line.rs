@@ -177,11 +177,10 @@ impl Line {
         }
     }
 
-    /// Everybody in it, and whether the lane is blocked: for checks.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Key, bool)> + '_ {
-        self.lanes
-            .values()
-            .flat_map(|lane| lane.waiting.iter().map(|order| (order.key(), lane.blocked)))
+    /// Everybody in it: for checks.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Key> + '_ {
+        let waiting = self.lanes.values().flat_map(|lane| &lane.waiting);
+        waiting.map(Order::key)
     }
 
     /// Demands of which nobody is tried at present: for checks.
