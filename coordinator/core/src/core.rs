@@ -182,8 +182,10 @@ impl Core {
         for run in core.set.runs.values() {
             core.reminders.note(run, now);
         }
-        let held: Vec<ShardRow> = core.set.shards.values().cloned().collect();
-        for shard in &held {
+        let shards = core.set.shards.values();
+        let leased = shards.filter(|shard| shard.state.lease().is_some());
+        let leased: Vec<ShardRow> = leased.cloned().collect();
+        for shard in &leased {
             core.note_lease(shard, now);
         }
         let jobs: Vec<JobRow> = core.set.jobs.values().cloned().collect();
@@ -556,14 +558,6 @@ impl Core {
         self.propose(Flight::Note, Command::SettleAlerts(settle), now);
     }
 
-    pub(crate) fn is_busy(&self, run_id: RunId) -> bool {
-        self.busy_runs.contains(&run_id)
-    }
-
-    pub(crate) fn begin_busy(&mut self, run_id: RunId) {
-        self.busy_runs.insert(run_id);
-    }
-
     /// Says once of each doubt who differs, and by how much; and that it is over.
     fn tell_of_clock(&mut self, now: Now) {
         let verdict = self.clock_verdict(now);
@@ -582,30 +576,28 @@ impl Core {
     }
 
     fn skip_overdue(&mut self, now: Now) {
-        let overdue: Vec<RunId> = self
-            .waiting
-            .overdue(now)
-            .filter(|run| !self.busy_runs.contains(run))
-            .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
-            .collect();
-        for run_id in overdue {
-            self.busy_runs.insert(run_id);
-            let skip = SkipWaiting { run_id };
-            self.propose(Flight::Run(run_id), Command::SkipWaiting(skip), now);
+        for run_id in self.not_in_hand(self.waiting.overdue(now), now) {
+            self.propose_for_run(run_id, Command::SkipWaiting(SkipWaiting { run_id }), now);
         }
     }
 
     fn admit_waiting(&mut self, now: Now) {
-        let woken: Vec<RunId> = self
-            .waiting
-            .woken()
-            .filter(|run| !self.busy_runs.contains(run))
-            .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
-            .collect();
-        for run_id in woken {
+        for run_id in self.not_in_hand(self.waiting.woken(), now) {
             self.waiting.asked(run_id);
-            self.busy_runs.insert(run_id);
-            self.propose(Flight::Run(run_id), Command::Admit(Admit { run_id }), now);
+            self.propose_for_run(run_id, Command::Admit(Admit { run_id }), now);
         }
+    }
+
+    /// Those of these runs about which no command is on its way, nor left alone after a refusal.
+    pub(crate) fn not_in_hand(&self, runs: impl Iterator<Item = RunId>, now: Now) -> Vec<RunId> {
+        runs.filter(|run| !self.busy_runs.contains(run))
+            .filter(|&run| !self.setbacks.rests(Matter::run(run), now))
+            .collect()
+    }
+
+    /// A command about a run that is not in hand.
+    pub(crate) fn propose_for_run(&mut self, run_id: RunId, command: Command, now: Now) {
+        self.busy_runs.insert(run_id);
+        self.propose(Flight::Run(run_id), command, now);
     }
 }

@@ -6,8 +6,7 @@ use ledger::RunRow;
 use ledger::command::{Command, Remind};
 use protocol::{BootMs, DurationMs, Now, RunId};
 
-use crate::core::{Core, Flight};
-use crate::setbacks::Matter;
+use crate::core::Core;
 
 /// A person is reminded this often.
 const REMIND: DurationMs = DurationMs(4 * 3_600_000);
@@ -43,15 +42,8 @@ impl Reminders {
 
 impl Core {
     pub(crate) fn remind(&mut self, now: Now) {
-        let due: Vec<RunId> = self
-            .reminders
-            .due(now)
-            .filter(|&run_id| !self.is_busy(run_id))
-            .filter(|&run_id| !self.setbacks.rests(Matter::run(run_id), now))
-            .collect();
-        for run_id in due {
-            self.begin_busy(run_id);
-            self.propose(Flight::Run(run_id), Command::Remind(Remind { run_id }), now);
+        for run_id in self.not_in_hand(self.reminders.due(now), now) {
+            self.propose_for_run(run_id, Command::Remind(Remind { run_id }), now);
         }
     }
 }
