@@ -258,16 +258,7 @@ impl Core {
                 params,
                 by,
                 reason,
-            } => {
-                let run = self.manual_run(&job, instant, now)?;
-                self.check_params(&job, &params)?;
-                Command::ManualRun(ManualRun {
-                    params,
-                    by,
-                    reason,
-                    ..run
-                })
-            }
+            } => Command::ManualRun(self.manual_run(&job, instant, params, (by, reason), now)?),
             Request::Redo {
                 run_id,
                 by,
@@ -366,9 +357,7 @@ impl Core {
             })
             .and_then(|job_id| self.set.jobs.get(job_id));
         let cut_over = trigger::settles_through(now);
-        let in_force = known
-            .filter(|row| !row.deleted)
-            .and_then(|row| self.owed(row));
+        let in_force = known.and_then(|row| self.owed(row));
         // What is in force already may be over, and may be applied again with all the others.
         if in_force.is_none_or(|owed| owed.manifest != manifest)
             && manifest.schedule().next_after(cut_over, cut_over).is_none()
@@ -402,11 +391,14 @@ impl Core {
         Ok((Command::PutJob(Box::new(put)), known.map(|row| row.job_id)))
     }
 
-    /// A run of this instant, or of none, for nobody yet.
+    /// A run of this instant, or of none: refuses an instant that the schedule in force does not
+    /// name, and values that its manifest does not let a run be given.
     fn manual_run(
         &self,
         job: &JobName,
         instant: Option<WallMs>,
+        params: BTreeMap<String, String>,
+        (by, reason): (String, String),
         now: Now,
     ) -> Result<ManualRun, RequestError> {
         let row = self.job(job)?;
@@ -429,6 +421,12 @@ impl Core {
                 }
             }
         };
+        owed.manifest
+            .judge_params(&params)
+            .map_err(|why| RequestError::Params {
+                job: job.clone(),
+                why,
+            })?;
         // Where no host takes it, or another run stands before it, its person hears of it as they
         // would of a fire of the schedule: it must not stand in the schedule's way for ever.
         let deadline = trigger::start_deadline(owed.manifest, owed.anchor, now.wall);
@@ -438,29 +436,10 @@ impl Core {
             instant,
             nominal,
             start_deadline: Some(deadline),
-            params: BTreeMap::new(),
-            by: String::new(),
-            reason: String::new(),
+            params,
+            by,
+            reason,
         })
-    }
-
-    /// Refuses values that the manifest in force does not let a run be given.
-    fn check_params(
-        &self,
-        job: &JobName,
-        given: &BTreeMap<String, String>,
-    ) -> Result<(), RequestError> {
-        let row = self.job(job)?;
-        let manifest = self
-            .catalogue
-            .readable(row.job_id, row.version)
-            .ok_or_else(|| RequestError::Unreadable(job.clone()))?;
-        manifest
-            .judge_params(given)
-            .map_err(|why| RequestError::Params {
-                job: job.clone(),
-                why,
-            })
     }
 
     /// Where a job in force is cut off now, and what is settled by that.
