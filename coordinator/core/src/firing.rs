@@ -49,11 +49,7 @@ impl Firing {
     }
 
     /// It is not due any more, until its row changes or another reign begins.
-    pub(crate) fn stop(&mut self, job_id: JobId) {
-        self.forget(job_id);
-    }
-
-    fn forget(&mut self, job_id: JobId) {
+    pub(crate) fn forget(&mut self, job_id: JobId) {
         if let Some(at) = self.due_of.remove(&job_id) {
             self.due.remove(&(at, job_id));
         }
@@ -131,7 +127,7 @@ impl Core {
             // It would be refused again and again: the job stands still, loudly, until its row
             // changes or another reign begins.
             Err(refusal) => {
-                self.firing.stop(job_id);
+                self.firing.forget(job_id);
                 let name = self.set.jobs.get(&job_id).map(|job| job.name.to_string());
                 let text = format!(
                     "{} does not fire: {refusal}",

@@ -129,7 +129,7 @@ impl Core {
              (`matins describe job {0}`), and `matins resume {0}` when it is known why",
             job.name
         );
-        self.firing.stop(job.job_id);
+        self.firing.forget(job.job_id);
         let pause = PauseJob {
             job_id: job.job_id,
             by: BY.to_owned(),
