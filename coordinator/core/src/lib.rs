@@ -19,13 +19,16 @@
 //! | `queue` | which shards wait for a place, and since when |
 //! | `line` | which of them is next |
 //! | `fleet` | which hosts have room for it |
-//! | [`dispatch`] | which host gets a shard, and why none does |
+//! | [`dispatch`] | how it is said why a shard finds no place |
 //! | `firing` | when a job fires, and that it stands still |
 //! | `fuse` | that a job fires too often, and that what is ready waits too long |
-//! | `grants` | what is granted, given up, and told |
+//! | `grants` | which host gets a shard, what is given up, and what is told |
+//! | `setbacks` | how long what the ledger refused is left alone |
 //! | `sessions` | who is attached, on which connection, and that it is one process |
+//! | `receipts` | which shards wait for a receipt that is to come |
 //! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
+//! | `certificates` | when a person hears that a certificate ends |
 //! | `reminders` | when somebody who is asked is asked once more |
 //! | `requests` | what people ask for |
 //! | `shards` | how many shards there are, where the manifest leaves it to be computed |
