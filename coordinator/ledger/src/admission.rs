@@ -192,7 +192,7 @@ impl Context<'_> {
             }
         };
         self.make_skipped(run, reason)?;
-        self.alert(kind, Some(run.row.job_id), Some(run.row.run_id), &text)
+        self.raise(kind, run.on(), &text)
     }
 
     /// Ends a run that waits, for good. The caller writes its row afterwards.

@@ -10,8 +10,8 @@ use crate::apply::{Context, Stop, clip, malformed};
 use crate::command::{AlertKind, Decision, GapReason};
 use crate::outcome::Refusal;
 use crate::rows::{JobRow, Namespace, RunRow, RunState};
-use crate::tables::job::Policy;
-use crate::tables::record::NewGap;
+use crate::tables::job::{Policy, name_of};
+use crate::tables::record::{NewGap, On};
 use crate::tables::run::{Run, Tally};
 
 /// Most decisions that one command may carry. A proposer that owes more settles them in several.
@@ -184,9 +184,9 @@ impl Context<'_> {
             }
         }
         if let Some(text) = given_up.text() {
-            let name = self.job_name(stretch.job_id)?;
+            let name = name_of(self.conn, stretch.job_id)?;
             let text = format!("{name}: {text}. To run one of them: `matins run {name} --at TIME`");
-            self.alert(AlertKind::GivenUp, Some(stretch.job_id), None, &text)?;
+            self.raise(AlertKind::GivenUp, On::Job(stretch.job_id), &text)?;
         }
         Ok(runs)
     }

@@ -8,7 +8,6 @@ use crate::command::AlertKind;
 use crate::ended::Ended;
 use crate::rows::{RunRow, RunState, ShardState};
 use crate::tables::job::Policy;
-use crate::tables::record::On;
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -179,12 +178,7 @@ impl Context<'_> {
         });
         run.row.asked_at = Some(self.at);
         let plea = self.plea(run)?;
-        self.alert(
-            AlertKind::NeedsConfirmation,
-            Some(run.row.job_id),
-            Some(run.row.run_id),
-            &plea,
-        )
+        self.raise(AlertKind::NeedsConfirmation, run.on(), &plea)
     }
 
     /// What is said to the person whom a run needs: which run, why, and what to do next.
@@ -216,23 +210,21 @@ impl Context<'_> {
         if !run.row.state.is_live() || run.tally.needs_confirmation > 0 {
             return Ok(());
         }
-        let on = On::Run(run.row.job_id, run.row.run_id);
-        self.settle_alert(AlertKind::NeedsConfirmation, on)
+        self.settle_alert(AlertKind::NeedsConfirmation, run.on())
     }
 
     /// A run that asks no more has its answer, and one that has succeeded shows that its job runs
     /// again.
     pub(crate) fn settle_alerts_of(&mut self, run: &mut Run) -> Result<(), Stop> {
-        let on = On::Run(run.row.job_id, run.row.run_id);
         let asked = run.row.state != RunState::NeedsConfirmation && run.row.asked_at.is_some();
         if asked {
             run.row.asked_at = None;
         }
         if asked || run.row.state.is_final() {
-            self.settle_alert(AlertKind::NeedsConfirmation, on)?;
+            self.settle_alert(AlertKind::NeedsConfirmation, run.on())?;
         }
         if run.row.state.is_final() {
-            self.settle_alert(AlertKind::CommandRefused, on)?;
+            self.settle_alert(AlertKind::CommandRefused, run.on())?;
         }
         if run.row.state == RunState::Succeeded {
             for kind in [

@@ -8,6 +8,7 @@ use crate::command::AlertKind;
 use crate::outcome::Done;
 use crate::rows::AgentRow;
 use crate::tables::agent::list_agents;
+use crate::tables::record::On;
 
 /// Reigns without a word from a host with leases after which a person is told.
 const SEVERAL: u32 = 3;
@@ -64,7 +65,8 @@ fn tell_of_silence(context: &mut Context<'_>, agent: &AgentRow) -> Result<(), St
         "{} holds leases and has not been heard of through {SEVERAL} changes of leader",
         agent.name
     );
-    context.alert_of_agent(AlertKind::FlappingLeader, agent.agent_id, &text)
+    let on = On::Agent(agent.agent_id);
+    context.raise(AlertKind::FlappingLeader, on, &text)
 }
 
 #[cfg(test)]

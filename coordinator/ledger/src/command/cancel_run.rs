@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::apply::{Context, Stop, clip};
 use crate::outcome::Done;
 use crate::rows::{Lease, RunState, ShardState};
-use crate::tables::record::{Audit, On};
+use crate::tables::record::Audit;
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -29,7 +29,7 @@ impl CancelRun {
         context.audit(Audit {
             by,
             action: "cancel",
-            on: On::Run(run.row.job_id, self.run_id),
+            on: run.on(),
             reason: Some(reason),
         })?;
         Ok(Done::Cancelled)

@@ -5,7 +5,7 @@ use crate::apply::{Context, Stop, clip};
 use crate::outcome::Done;
 use crate::rows::{RunState, ShardState};
 use crate::settle::pending_at;
-use crate::tables::record::{Audit, On};
+use crate::tables::record::Audit;
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -63,7 +63,7 @@ impl Confirm {
         context.audit(Audit {
             by,
             action: self.verdict.action(),
-            on: On::Run(run.row.job_id, self.run_id),
+            on: run.on(),
             reason: Some(reason),
         })?;
         Ok(Done::Confirmed {

@@ -1,7 +1,7 @@
 use protocol::{JobId, WallMs};
 use serde::{Deserialize, Serialize};
 
-use super::{AlertKind, Settlement};
+use super::Settlement;
 use crate::apply::{Context, Stop, clip};
 use crate::outcome::{Done, Refusal};
 use crate::tables::record::{Audit, On};
@@ -41,9 +41,7 @@ impl DeleteJob {
         if job.is_paused() {
             context.write_pause(&mut job, None)?;
         }
-        for kind in AlertKind::OF_A_JOB {
-            context.settle_alert(kind, On::Job(job.job_id))?;
-        }
+        context.settle_alerts_of_job(job.job_id)?;
         context.audit(Audit {
             by: clip(&self.by),
             action: "delete job",

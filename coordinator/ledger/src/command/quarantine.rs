@@ -6,6 +6,7 @@ use crate::command::AlertKind;
 use crate::outcome::Done;
 use crate::rows::Bar;
 use crate::tables::agent::Agent;
+use crate::tables::record::On;
 
 /// Two processes speak under one name: neither gets work or acknowledgement any more. The name
 /// need not be known: two that attach for the first time may find each other out.
@@ -24,7 +25,7 @@ impl Quarantine {
         let reason = clip(&self.reason);
         let agent_id = context.bar(&self.name, Bar::Quarantined, reason)?;
         let text = format!("{} is quarantined: {reason}", self.name);
-        context.alert_of_agent(AlertKind::DuplicateAgent, agent_id, &text)?;
+        context.raise(AlertKind::DuplicateAgent, On::Agent(agent_id), &text)?;
         Ok(Done::Quarantined)
     }
 }

@@ -22,8 +22,7 @@ impl Remind {
         context.update_run(&run)?;
         if context.rules.on(Rule::PersonIsReminded) {
             let text = context.plea(&run)?;
-            let (job_id, run_id) = (Some(run.row.job_id), Some(self.run_id));
-            context.alert(AlertKind::NeedsConfirmation, job_id, run_id, &text)?;
+            context.raise(AlertKind::NeedsConfirmation, run.on(), &text)?;
         }
         Ok(Done::Reminded)
     }

@@ -41,7 +41,7 @@ impl RevokeAgent {
                 self.name
             ),
         };
-        context.alert_of_agent(AlertKind::AgentRevoked, agent_id, &text)?;
+        context.raise(AlertKind::AgentRevoked, On::Agent(agent_id), &text)?;
         context.audit(Audit {
             by,
             action: "revoke agent",

@@ -27,12 +27,7 @@ impl SkipWaiting {
             "{title} was skipped: {reason}. To run it now: `matins rerun {}`",
             self.run_id
         );
-        context.alert(
-            AlertKind::StartDeadlinePassed,
-            Some(run.row.job_id),
-            Some(self.run_id),
-            &text,
-        )?;
+        context.raise(AlertKind::StartDeadlinePassed, run.on(), &text)?;
         Ok(Done::Skipped)
     }
 }

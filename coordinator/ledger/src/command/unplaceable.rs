@@ -26,12 +26,7 @@ impl Unplaceable {
             let title = context.title(&run.row)?;
             let next = context.what_to_do(&run.row)?;
             let text = format!("{title}, shard {}: {report}. {next}", self.shard);
-            context.alert(
-                AlertKind::NeedsConfirmation,
-                Some(run.row.job_id),
-                Some(self.run_id),
-                &text,
-            )?;
+            context.raise(AlertKind::NeedsConfirmation, run.on(), &text)?;
         }
         Ok(Done::GivenToPerson)
     }

@@ -4,14 +4,14 @@
 //! while it is open, it counts up and says what was said last; when it is over it is cleared, by
 //! the command that ends it or by a person, and stays as a record for a while.
 
-use protocol::{AgentId, AlertId, JobId, JobName, RunId};
+use protocol::{AlertId, JobId};
 use rusqlite::{OptionalExtension, params};
 
 use crate::apply::{Context, Stop};
 use crate::codes::Coded;
 use crate::command::AlertKind;
 use crate::rows::{Namespace, RunRow};
-use crate::tables::job::read_name;
+use crate::tables::job::name_of;
 use crate::tables::record::On;
 
 /// Alerts that are kept, newest first; older ones go once they are cleared.
@@ -30,17 +30,6 @@ pub(crate) enum Scope {
 }
 
 impl AlertKind {
-    /// Those that are over when their job is no more.
-    pub(crate) const OF_A_JOB: [AlertKind; 7] = [
-        AlertKind::UnreadableJob,
-        AlertKind::FireRefused,
-        AlertKind::OverlapSkipped,
-        AlertKind::StartDeadlinePassed,
-        AlertKind::PredecessorFailed,
-        AlertKind::GivenUp,
-        AlertKind::FuseBlown,
-    ];
-
     pub(crate) const fn scope(self) -> Scope {
         match self {
             AlertKind::NeedsConfirmation | AlertKind::CommandRefused => Scope::Run,
@@ -76,31 +65,6 @@ fn about(kind: AlertKind, on: On) -> i64 {
 }
 
 impl Context<'_> {
-    /// Raises an alert about a job or a run of it, or about neither.
-    pub(crate) fn alert(
-        &mut self,
-        kind: AlertKind,
-        job_id: Option<JobId>,
-        run_id: Option<RunId>,
-        text: &str,
-    ) -> Result<(), Stop> {
-        let on = match (job_id, run_id) {
-            (Some(job_id), Some(run_id)) => On::Run(job_id, run_id),
-            (Some(job_id), None) => On::Job(job_id),
-            (None, _) => On::All,
-        };
-        self.raise(kind, on, text)
-    }
-
-    pub(crate) fn alert_of_agent(
-        &mut self,
-        kind: AlertKind,
-        agent_id: AgentId,
-        text: &str,
-    ) -> Result<(), Stop> {
-        self.raise(kind, On::Agent(agent_id), text)
-    }
-
     /// Opens a matter, or counts up the one that is open.
     pub(crate) fn raise(&mut self, kind: AlertKind, on: On, text: &str) -> Result<(), Stop> {
         let (job_id, run_id, agent_id) = on.ids();
@@ -143,6 +107,15 @@ impl Context<'_> {
                     "DELETE FROM alerts WHERE alert_id <= ?1 AND cleared_at IS NOT NULL",
                 )?
                 .execute([newest.0 - KEPT])?;
+        }
+        Ok(())
+    }
+
+    /// All matters of a job are over, for it is no more.
+    pub(crate) fn settle_alerts_of_job(&mut self, job_id: JobId) -> Result<(), Stop> {
+        let of_a_job = |kind: &&AlertKind| kind.scope() == Scope::Job;
+        for &kind in AlertKind::ALL.iter().filter(of_a_job) {
+            self.settle_alert(kind, On::Job(job_id))?;
         }
         Ok(())
     }
@@ -234,19 +207,11 @@ impl Context<'_> {
 
     /// A run as alerts name it: `team/job@2026-11-29T15:30:00Z (run-12)`.
     pub(crate) fn title(&self, run: &RunRow) -> Result<String, Stop> {
-        let name = self.job_name(run.job_id)?;
+        let name = name_of(self.conn, run.job_id)?;
         let (at, id) = (run.fire_time, run.run_id);
         Ok(match run.namespace {
             Namespace::Scheduled => format!("{name}@{at} ({id})"),
             Namespace::Manual => format!("{name} by hand at {at} ({id})"),
         })
-    }
-
-    /// Of deleted jobs too.
-    pub(crate) fn job_name(&self, job_id: JobId) -> Result<JobName, Stop> {
-        Ok(self
-            .conn
-            .prepare_cached("SELECT name FROM jobs WHERE job_id = ?1")?
-            .query_row([job_id.0], |row| read_name(row, 0))?)
     }
 }

@@ -11,6 +11,7 @@ use crate::apply::{Context, Stop};
 use crate::codes::{BlockerKind, Coded, coded, coded_option, damaged};
 use crate::outcome::Refusal;
 use crate::rows::{Blocker, RunRow, RunState, ShardState, Wait};
+use crate::tables::record::On;
 
 /// A run with the tally of its shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// As records name it.
+    pub(crate) const fn on(&self) -> On {
+        On::Run(self.row.job_id, self.row.run_id)
+    }
+
     pub(crate) fn wrong_state(&self, needed: &str) -> Stop {
         Refusal::WrongRunState {
             run: self.row.run_id,
