@@ -7,7 +7,6 @@ use crate::apply::{Context, Stop, clip};
 use crate::outcome::{Done, Refusal};
 use crate::rows::RunState;
 use crate::settle::pending_at;
-use crate::tables::record::{Audit, On};
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -27,7 +26,7 @@ pub struct Redo {
 
 impl Redo {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let mut run = context.run(self.run_id)?;
+        let run = context.run(self.run_id)?;
         let job = context.job(run.row.job_id)?;
         check(context, &run)?;
         let policy = context.policy(run.row.job_id, run.row.version)?;
@@ -38,24 +37,16 @@ impl Redo {
             }
             .into());
         }
-        let (by, reason) = (clip(&self.by), clip(&self.reason));
-        let trigger = Trigger::Redo;
-        context.begin_execution(&mut run, trigger, Asked { by, reason })?;
-        // Whatever a job's own database has noted of its attempts until now counts no more.
-        run.row.redo = Some(context.meta.mint_position());
-        reopen(context, &mut run)?;
-        context.admit(&mut run)?;
-        context.update_run(&run)?;
-        context.audit(Audit {
-            by,
+        let asked = Asked {
+            trigger: Trigger::Redo,
             action: if self.force { "redo by force" } else { "redo" },
-            on: On::Run(run.row.job_id, self.run_id),
-            reason: Some(reason),
-        })?;
-        Ok(Done::Rerun {
-            execution_id: run.row.execution_id,
-            execution: run.row.execution,
-            state: run.row.state,
+            by: clip(&self.by),
+            reason: clip(&self.reason),
+        };
+        context.carry_out_again(run, asked, |context, run| {
+            // Whatever a job's own database has noted of its attempts until now counts no more.
+            run.row.redo = Some(context.meta.mint_position());
+            reopen(context, run)
         })
     }
 }

@@ -9,7 +9,6 @@ use crate::codes::Coded;
 use crate::outcome::{Done, Refusal};
 use crate::rows::{Lease, RunState, ShardState};
 use crate::settle::pending_at;
-use crate::tables::record::{Audit, On};
 use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
@@ -39,27 +38,17 @@ pub enum RerunScope {
 
 impl Rerun {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let mut run = context.run(self.run_id)?;
+        let run = context.run(self.run_id)?;
         context.job(run.row.job_id)?;
         let shards = context.shards(self.run_id)?;
         self.check(context, &run, &shards)?;
-        let (by, reason) = (clip(&self.by), clip(&self.reason));
-        let trigger = Trigger::Rerun;
-        context.begin_execution(&mut run, trigger, Asked { by, reason })?;
-        self.reopen(context, &mut run, shards)?;
-        context.admit(&mut run)?;
-        context.update_run(&run)?;
-        context.audit(Audit {
-            by,
+        let asked = Asked {
+            trigger: Trigger::Rerun,
             action: "rerun",
-            on: On::Run(run.row.job_id, self.run_id),
-            reason: Some(reason),
-        })?;
-        Ok(Done::Rerun {
-            execution_id: run.row.execution_id,
-            execution: run.row.execution,
-            state: run.row.state,
-        })
+            by: clip(&self.by),
+            reason: clip(&self.reason),
+        };
+        context.carry_out_again(run, asked, |context, run| self.reopen(context, run, shards))
     }
 
     fn check(&self, context: &Context<'_>, run: &Run, shards: &[Shard]) -> Result<(), Stop> {
