@@ -45,6 +45,9 @@ impl Context<'_> {
         if let Some(turn) = self.judge_turn(run, policy)? {
             return Ok(Some(Verdict::Wait(turn)));
         }
+        if !self.rules.on(Rule::ConditionsJudgedInApply) {
+            return Ok(None);
+        }
         let mut waits = None;
         for predecessor in &policy.after {
             match self.judge_after(run, predecessor)? {
@@ -80,7 +83,7 @@ impl Context<'_> {
     /// Of the job's own fire before. One that ended without success is still waited for, where its
     /// success is: it may be mended.
     fn judge_previous(&self, run: &Run, policy: &Policy) -> Result<Option<Blocker>, Stop> {
-        let Some(needed) = policy.previous.filter(|_| self.judges_conditions()) else {
+        let Some(needed) = policy.previous else {
             return Ok(None);
         };
         let job_id = run.row.job_id;
@@ -99,9 +102,6 @@ impl Context<'_> {
     }
 
     fn judge_after(&self, run: &Run, after: &Predecessor) -> Result<Option<Verdict>, Stop> {
-        if !self.judges_conditions() {
-            return Ok(None);
-        }
         let job = after.job;
         let Some(found) = self.predecessor(run, after)? else {
             return Ok(Some(Verdict::Wait(Blocker::After { job, run: None })));
@@ -115,10 +115,6 @@ impl Context<'_> {
                 run: Some(run),
             })),
         })
-    }
-
-    fn judges_conditions(&self) -> bool {
-        self.rules.on(Rule::ConditionsJudgedInApply)
     }
 
     /// The run of another job that this one comes after, if it is there.
