@@ -9,16 +9,15 @@ use std::collections::BTreeMap;
 use jobs::Manifest;
 use protocol::attempt::Exit;
 use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
-use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::admission::read_waiting_words;
-use crate::codes::{Coded, coded, coded_option};
+use crate::codes::{Coded, coded, coded_option, named, named_option};
 use crate::command::{AlertKind, GapReason};
 use crate::pages::ROWS_MAX;
 use crate::rows::{JobRow, Namespace};
-use crate::tables::agent::{list_agents, read_agent_name};
-use crate::tables::job::{find_job_named, name_of, read_name};
+use crate::tables::agent::list_agents;
+use crate::tables::job::{find_job_named, manifest_of, name_of};
 use crate::tables::resource::list_resources;
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
@@ -40,8 +39,7 @@ impl Answers<'_> {
         let (job, manifest) = self.describe(&row)?;
         Ok(Some(api::JobDetail {
             job,
-            manifest: serde_json::from_str(&manifest)
-                .unwrap_or(serde_json::Value::String(manifest)),
+            manifest: show_manifest(manifest),
             runs: self.recent_runs(&row, RECENT_RUNS)?,
             gaps: self.gaps(&row)?,
         }))
@@ -68,9 +66,17 @@ impl Answers<'_> {
         name: &JobName,
         fire_time: WallMs,
     ) -> rusqlite::Result<Option<RunId>> {
-        let Some(job) = find_job_named(self.conn, name)? else {
-            return Ok(None);
-        };
+        match find_job_named(self.conn, name)? {
+            Some(job) => self.run_at(&job, fire_time),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn run_at(
+        &self,
+        job: &JobRow,
+        fire_time: WallMs,
+    ) -> rusqlite::Result<Option<RunId>> {
         self.conn
             .prepare_cached(
                 "SELECT run_id FROM runs WHERE job_id = ?1 AND fire_time = ?2
@@ -155,7 +161,7 @@ impl Answers<'_> {
                 Ok(api::AgentLease {
                     token: Token(row.get(0)?),
                     run: RunId(row.get(1)?),
-                    job: read_name(row, 2)?,
+                    job: named(row, 2)?,
                     shard: row.get(3)?,
                     granted_at: WallMs(row.get(4)?),
                     safe: row.get(5)?,
@@ -200,10 +206,7 @@ impl Answers<'_> {
 
     /// A job as lists show it, and the text of its manifest.
     pub(crate) fn describe(&self, row: &JobRow) -> rusqlite::Result<(api::Job, String)> {
-        let text: String = self
-            .conn
-            .prepare_cached("SELECT manifest FROM versions WHERE job_id = ?1 AND version = ?2")?
-            .query_row(params![row.job_id.0, row.version], |row| row.get(0))?;
+        let text = manifest_of(self.conn, row.job_id, row.version)?;
         let mut job = api::Job {
             job: row.name.clone(),
             id: row.job_id,
@@ -342,16 +345,13 @@ impl Answers<'_> {
 }
 
 fn read_alert(row: &Row<'_>) -> rusqlite::Result<api::Alert> {
-    let is_null = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)? == ValueRef::Null);
     Ok(api::Alert {
         id: AlertId(row.get(0)?),
         at: WallMs(row.get(1)?),
         kind: coded::<AlertKind>(row, 2)?.word().to_owned(),
-        job: (!is_null(3)?).then(|| read_name(row, 3)).transpose()?,
+        job: named_option(row, 3)?,
         run: row.get::<_, Option<i64>>(4)?.map(RunId),
-        agent: (!is_null(5)?)
-            .then(|| read_agent_name(row, 5))
-            .transpose()?,
+        agent: named_option(row, 5)?,
         text: row.get(6)?,
         count: row.get(7)?,
         last_at: Some(WallMs(row.get(8)?)),
@@ -360,7 +360,12 @@ fn read_alert(row: &Row<'_>) -> rusqlite::Result<api::Alert> {
     })
 }
 
-/// A row of after, through, count, reason.
+/// As JSON; as plain text where it is damaged.
+pub(crate) fn show_manifest(text: String) -> serde_json::Value {
+    serde_json::from_str(&text).unwrap_or(serde_json::Value::String(text))
+}
+
+/// A row of after, through, count, reason, and whatever follows.
 pub(crate) fn read_gap(row: &Row<'_>) -> rusqlite::Result<api::Gap> {
     Ok(api::Gap {
         from: WallMs(row.get(0)?),
@@ -377,7 +382,7 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)
         token: Token(row.get(0)?),
         execution: row.get(1)?,
         attempt: row.get(2)?,
-        agent: read_agent_name(row, 3)?,
+        agent: named(row, 3)?,
         granted_at: WallMs(row.get(4)?),
         started_at: row.get::<_, Option<i64>>(5)?.map(WallMs),
         ended_at: row.get::<_, Option<i64>>(6)?.map(WallMs),

@@ -3,10 +3,14 @@
 //! They are on disk and in other replicas: never renumber one, never use one again, only add. The
 //! words beside them are for the views; both come from the same list, so they cannot drift.
 
+use std::str::FromStr;
+
 use jobs::{Overlap, Previous, Serial};
 use protocol::attempt::{AttemptOutcome, Trigger};
+use protocol::names::NameError;
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
+use serde::de::DeserializeOwned;
 
 use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Cordon, Namespace, RunState};
@@ -232,6 +236,39 @@ pub(crate) fn coded_option<T: Coded>(row: &Row<'_>, column: usize) -> rusqlite::
             })
         })
         .transpose()
+}
+
+/// Reads a column that holds a name.
+pub(crate) fn named<T: FromStr<Err = NameError>>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<T> {
+    named_option(row, column)?.ok_or_else(|| damaged(column, Type::Null, "a name is missing"))
+}
+
+pub(crate) fn named_option<T: FromStr<Err = NameError>>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(str::parse)
+        .transpose()
+        .map_err(|error: NameError| damaged(column, Type::Text, &error.to_string()))
+}
+
+/// Reads a column that holds JSON.
+pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    json_option(row, column)?.ok_or_else(|| damaged(column, Type::Null, "JSON is missing"))
+}
+
+pub(crate) fn json_option<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<Option<T>> {
+    let text = row.get_ref(column)?.as_str_or_null()?;
+    text.map(serde_json::from_str)
+        .transpose()
+        .map_err(|error| damaged(column, Type::Text, &error.to_string()))
 }
 
 /// What a reader answers for a cell that no apply can have written.

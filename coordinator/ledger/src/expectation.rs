@@ -3,7 +3,7 @@
 use protocol::{JobName, WallMs, api};
 use rusqlite::{OptionalExtension, params};
 
-use crate::answers::{Answers, read_gap};
+use crate::answers::{Answers, read_gap, show_manifest};
 use crate::rows::JobRow;
 use crate::tables::job::find_job_named;
 
@@ -23,7 +23,7 @@ impl Answers<'_> {
             deleted: row.deleted,
             paused: self.pause(&row)?,
             version: self.version_at(&row, at)?,
-            run: self.find_run(name, at)?,
+            run: self.run_at(&row, at)?,
             gap: self.gap_at(&row, at)?,
             job: row.name,
         }))
@@ -42,15 +42,13 @@ impl Answers<'_> {
                  ORDER BY version DESC LIMIT 1",
             )?
             .query_row(params![job.job_id.0, at.0], |row| {
-                let manifest: String = row.get(5)?;
                 Ok(api::VersionInForce {
                     version: row.get(0)?,
                     starts: WallMs(row.get(1)?),
                     ends: row.get::<_, Option<i64>>(2)?.map(WallMs),
                     put_at: WallMs(row.get(3)?),
                     put_by: row.get(4)?,
-                    manifest: serde_json::from_str(&manifest)
-                        .unwrap_or(serde_json::Value::String(manifest)),
+                    manifest: show_manifest(row.get(5)?),
                 })
             })
             .optional()

@@ -3,7 +3,7 @@
 
 use jobs::Manifest;
 use protocol::JobName;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::apply::Stop;
 use crate::codes::FIRST_FINAL_RUN_STATE;
@@ -11,7 +11,7 @@ use crate::command::PutCase;
 use crate::outcome::{PutKind, Refusal};
 use crate::predecessors::find_predecessors;
 use crate::rows::JobRow;
-use crate::tables::job::find_job_named;
+use crate::tables::job::{find_job_named, manifest_of};
 
 /// A job and what of it has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +78,7 @@ impl Standing {
     }
 
     fn of(conn: &Connection, job: JobRow) -> rusqlite::Result<Standing> {
-        let manifest = conn
-            .prepare_cached("SELECT manifest FROM versions WHERE job_id = ?1 AND version = ?2")?
-            .query_row(params![job.job_id.0, job.version], |row| row.get(0))?;
+        let manifest = manifest_of(conn, job.job_id, job.version)?;
         let (open_runs, leases) = conn
             .prepare_cached(&format!(
                 "SELECT count(*), coalesce(sum(leased), 0) FROM runs INDEXED BY runs_open

@@ -2,12 +2,11 @@
 
 use protocol::{AgentName, JobName, RunId, WallMs, api};
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
 
 use super::{Conditions, EXAMINED_MAX, Page, Walk};
 use crate::answers::Answers;
-use crate::tables::agent::read_agent_name;
-use crate::tables::job::{find_job_named, read_name};
+use crate::codes::named_option;
+use crate::tables::job::find_job_named;
 
 /// Which entries of the audit to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,14 +66,13 @@ impl Answers<'_> {
 }
 
 fn read_entry(row: &Row<'_>) -> rusqlite::Result<api::AuditEntry> {
-    let there = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)? != ValueRef::Null);
     Ok(api::AuditEntry {
         at: WallMs(row.get(1)?),
         by: row.get(2)?,
         action: row.get(3)?,
-        job: there(4)?.then(|| read_name(row, 4)).transpose()?,
+        job: named_option(row, 4)?,
         run: row.get::<_, Option<i64>>(5)?.map(RunId),
-        agent: there(6)?.then(|| read_agent_name(row, 6)).transpose()?,
+        agent: named_option(row, 6)?,
         reason: row.get(7)?,
     })
 }

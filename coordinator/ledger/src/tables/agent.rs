@@ -1,15 +1,11 @@
 //! Agents and their sessions.
 
-use std::sync::Arc;
-
 use protocol::message::Incarnation;
-use protocol::names::NameError;
 use protocol::{AgentId, AgentName, Label, SessionId, WallMs};
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::{Coded, coded_option, damaged};
+use crate::codes::{Coded, coded_option, json, named};
 use crate::outcome::Refusal;
 use crate::rows::{AgentRow, Bar, Cordon};
 
@@ -72,12 +68,12 @@ fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
     Ok(Agent {
         row: AgentRow {
             agent_id: AgentId(row.get(0)?),
-            name: read_agent_name(row, 1)?,
+            name: named(row, 1)?,
             session: row.get::<_, Option<i64>>(2)?.map(SessionId),
             boot_id: row.get(3)?,
             supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
             slots: row.get(5)?,
-            labels: read_labels(row, 6)?,
+            labels: json::<Vec<Label>>(row, 6)?.into(),
             barred: coded_option(row, 7)?,
             cordon,
             silent_reigns: row.get(12)?,
@@ -85,22 +81,6 @@ fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
         barred_reason: row.get(8)?,
         cordoned: cordoned.transpose()?,
     })
-}
-
-fn read_labels(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<[Label]>> {
-    match row.get_ref(column)?.as_str()? {
-        "[]" => Ok(Arc::from([])),
-        text => serde_json::from_str::<Vec<Label>>(text)
-            .map(Arc::from)
-            .map_err(|error| damaged(column, Type::Text, &error.to_string())),
-    }
-}
-
-pub(crate) fn read_agent_name(row: &Row<'_>, column: usize) -> rusqlite::Result<AgentName> {
-    row.get_ref(column)?
-        .as_str()?
-        .parse()
-        .map_err(|error: NameError| damaged(column, Type::Text, &error.to_string()))
 }
 
 pub(crate) fn list_agents(conn: &Connection) -> rusqlite::Result<Vec<Agent>> {

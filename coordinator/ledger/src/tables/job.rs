@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use jobs::{Manifest, Overlap, Previous, Serial, Which};
 use protocol::{DurationMs, JobId, JobName, WallMs};
-use rusqlite::types::{Type, ValueRef};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::{Coded, coded, coded_option, damaged};
+use crate::codes::{Coded, coded, coded_option, damaged, json, named, named_option};
 use crate::outcome::Refusal;
 use crate::rows::{JobRow, VersionRow};
 use crate::tables::resource::write_units;
@@ -49,25 +49,13 @@ pub(crate) const JOB_COLUMNS: &str =
 pub(crate) fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
     Ok(JobRow {
         job_id: JobId(row.get(0)?),
-        name: read_name(row, 1)?,
+        name: named(row, 1)?,
         version: row.get(2)?,
         fired_through: WallMs(row.get(3)?),
         deleted: row.get(4)?,
-        first_name: match row.get_ref(5)? {
-            ValueRef::Null => None,
-            _ => Some(read_name(row, 5)?),
-        },
+        first_name: named_option(row, 5)?,
         paused_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
     })
-}
-
-pub(crate) fn read_name(row: &Row<'_>, column: usize) -> rusqlite::Result<JobName> {
-    row.get_ref(column)?
-        .as_str()?
-        .parse()
-        .map_err(|error: protocol::names::NameError| {
-            damaged(column, Type::Text, &error.to_string())
-        })
 }
 
 pub(crate) const VERSION_COLUMNS: &str = "v.job_id, v.version, v.starts, v.manifest";
@@ -98,7 +86,17 @@ pub(crate) fn find_job_named(
 /// The name of a job, deleted ones included.
 pub(crate) fn name_of(conn: &Connection, job_id: JobId) -> rusqlite::Result<JobName> {
     conn.prepare_cached("SELECT name FROM jobs WHERE job_id = ?1")?
-        .query_row([job_id.0], |row| read_name(row, 0))
+        .query_row([job_id.0], |row| named(row, 0))
+}
+
+/// The stored text of a version's manifest.
+pub(crate) fn manifest_of(
+    conn: &Connection,
+    job_id: JobId,
+    version: u32,
+) -> rusqlite::Result<String> {
+    conn.prepare_cached("SELECT manifest FROM versions WHERE job_id = ?1 AND version = ?2")?
+        .query_row(params![job_id.0, version], |row| row.get(0))
 }
 
 /// The jobs that a job in force comes after; none of one that is deleted.
@@ -288,8 +286,7 @@ impl Context<'_> {
 }
 
 fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
-    let backoff: Vec<i64> = serde_json::from_str(row.get_ref(4)?.as_str()?)
-        .map_err(|error| damaged(4, Type::Text, &error.to_string()))?;
+    let backoff: Vec<i64> = json(row, 4)?;
     Ok(Policy {
         shards: row.get(0)?,
         overlap: coded(row, 1)?,
@@ -306,12 +303,7 @@ fn read_policy(row: &Row<'_>) -> rusqlite::Result<Policy> {
 
 /// A list of [job, code, milliseconds].
 fn read_after(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Predecessor>> {
-    let text = row.get_ref(column)?.as_str()?;
-    if text == "[]" {
-        return Ok(Vec::new());
-    }
-    let entries: Vec<(i64, i64, i64)> = serde_json::from_str(text)
-        .map_err(|error| damaged(column, Type::Text, &error.to_string()))?;
+    let entries: Vec<(i64, i64, i64)> = json(row, column)?;
     entries
         .into_iter()
         .map(|(job, code, length)| {

@@ -1,26 +1,19 @@
 //! What shards share and of which there is only so much, and what leases hold of it.
 
 use jobs::Manifest;
-use protocol::names::NameError;
 use protocol::{JobName, ResourceName};
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::damaged;
+use crate::codes::{json_option, named};
 use crate::outcome::Refusal;
 use crate::rows::ResourceRow;
-use crate::tables::job::read_name;
 
 /// Units of resources, as JSON in a column; NULL where there are none.
 pub(crate) type Units = Vec<(ResourceName, u32)>;
 
 pub(crate) fn read_units(row: &Row<'_>, column: usize) -> rusqlite::Result<Units> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        None => Ok(Vec::new()),
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| damaged(column, Type::Text, &error.to_string())),
-    }
+    Ok(json_option(row, column)?.unwrap_or_default())
 }
 
 pub(crate) fn write_units(units: &[(ResourceName, u32)]) -> Option<String> {
@@ -29,9 +22,8 @@ pub(crate) fn write_units(units: &[(ResourceName, u32)]) -> Option<String> {
 }
 
 fn read_resource(row: &Row<'_>) -> rusqlite::Result<ResourceRow> {
-    let name = row.get_ref(0)?.as_str()?.parse();
     Ok(ResourceRow {
-        name: name.map_err(|error: NameError| damaged(0, Type::Text, &error.to_string()))?,
+        name: named(row, 0)?,
         capacity: row.get(1)?,
         in_use: row.get(2)?,
     })
@@ -79,7 +71,7 @@ impl Context<'_> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             if read_units(row, 1)?.iter().any(|(used, _)| used == name) {
-                return Ok(Some(read_name(row, 0)?));
+                return Ok(Some(named(row, 0)?));
             }
         }
         Ok(None)

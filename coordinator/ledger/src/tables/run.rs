@@ -8,7 +8,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::{BlockerKind, Coded, coded, coded_option, damaged};
+use crate::codes::{BlockerKind, Coded, coded, coded_option, damaged, json, json_option};
 use crate::outcome::Refusal;
 use crate::rows::{Blocker, RunRow, RunState, ShardState, Wait};
 use crate::tables::record::On;
@@ -114,7 +114,7 @@ pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
             version: row.get(2)?,
             namespace: coded(row, 3)?,
             fire_time: WallMs(row.get(4)?),
-            nominal: read_nominal(row, 5)?,
+            nominal: json(row, 5)?,
             state: coded(row, 6)?,
             reason: row.get(7)?,
             waits: read_wait(row, 24)?,
@@ -125,7 +125,7 @@ pub(crate) fn read_run(row: &Row<'_>) -> rusqlite::Result<Run> {
             admitted_at: WallMs(row.get(12)?),
             start_deadline: row.get::<_, Option<i64>>(13)?.map(DurationMs),
             shards: row.get(14)?,
-            params: read_params(row, 21)?,
+            params: json_option(row, 21)?.unwrap_or_default(),
             asked_at: row.get::<_, Option<i64>>(22)?.map(WallMs),
             redo: row.get(23)?,
         },
@@ -175,22 +175,6 @@ fn wait_columns(wait: Option<Wait>) -> (Option<i64>, Option<i64>, Option<i64>, O
     };
     let run = on.run().map(|run| run.0);
     (Some(kind.code()), job, run, Some(since.0))
-}
-
-fn read_nominal(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<String>> {
-    let text = row.get_ref(column)?.as_str()?;
-    if text == "[]" {
-        return Ok(Vec::new());
-    }
-    serde_json::from_str(text).map_err(|error| damaged(column, Type::Text, &error.to_string()))
-}
-
-fn read_params(row: &Row<'_>, column: usize) -> rusqlite::Result<BTreeMap<String, String>> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        None => Ok(BTreeMap::new()),
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| damaged(column, Type::Text, &error.to_string())),
-    }
 }
 
 /// `None` where nothing was given, as it is for nearly every run.
