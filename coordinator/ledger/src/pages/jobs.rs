@@ -23,9 +23,7 @@ impl Answers<'_> {
     pub(crate) fn jobs(&self, filter: &JobFilter) -> rusqlite::Result<Page<api::Job, JobName>> {
         let found = filter.walk().go(self.conn, |row| {
             let job: JobRow = read_job(row)?;
-            let wanted = filter
-                .paused
-                .is_none_or(|paused| paused == job.paused_at.is_some());
+            let wanted = filter.paused.is_none_or(|paused| paused == job.is_paused());
             Ok((job.name.clone(), wanted.then_some(job)))
         })?;
         let mut rows = Vec::with_capacity(found.rows.len());

@@ -77,20 +77,20 @@ impl Answers<'_> {
 impl RunFilter {
     /// The way through the table; `None` where the filter's job never was.
     fn walk(&self, conn: &Connection) -> rusqlite::Result<Option<Walk>> {
-        let wanted = self.wanted();
-        let (sql, values) = match &self.job {
-            Some(name) if self.after_id.is_none() && self.ids.is_none() => {
-                let Some(job) = find_job_named(conn, name)? else {
-                    return Ok(None);
-                };
-                self.of_job(job.job_id.0, &wanted)
+        let mut wanted = self.wanted();
+        let mut of_job = None;
+        if let Some(name) = &self.job {
+            let Some(job) = find_job_named(conn, name)? else {
+                return Ok(None);
+            };
+            of_job = Some(job.job_id.0);
+        }
+        let (sql, values) = match of_job {
+            Some(job_id) if self.after_id.is_none() && self.ids.is_none() => {
+                self.of_job(job_id, &wanted)
             }
-            Some(name) => {
-                let Some(job) = find_job_named(conn, name)? else {
-                    return Ok(None);
-                };
-                let mut wanted = wanted;
-                wanted.and("job_id = ?", [job.job_id.0.into()]);
+            Some(job_id) => {
+                wanted.and("job_id = ?", [job_id.into()]);
                 self.by_id(&wanted)
             }
             None => self.by_id(&wanted),
