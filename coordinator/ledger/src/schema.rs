@@ -4,8 +4,9 @@
 //! Every table has an explicit key, so that a copy made in any way has the same rows in the same
 //! places. The only indexes beside the keys are the one that makes (job, namespace, fire time)
 //! unique, the small ones over open runs and open alerts, which granting and finishing a shard do not
-//! touch but for the first grant and the last end of a run, and the one over shards that are leased, by
-//! agent: an attach asks for them, and after an outage a thousand agents attach at once.
+//! touch but for the first grant and the last end of a run, the one over shards that are leased, by
+//! agent: an attach asks for them, and after an outage a thousand agents attach at once; and the one
+//! over versions that use resources, which only a put writes.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{Rule, Rules};
