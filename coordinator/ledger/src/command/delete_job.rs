@@ -58,6 +58,8 @@ mod tests {
     use protocol::{RunId, WallMs};
 
     use super::*;
+    use crate::codes::Coded;
+    use crate::command::{AlertKind, RaiseAlert};
     use crate::testing::{Bed, MINUTE, attach, end, finish, run_at};
 
     fn delete(job_id: JobId, version: u32, from: i64, cut_over: i64, fires: &[i64]) -> DeleteJob {
@@ -109,5 +111,28 @@ mod tests {
             bed.refused(delete(job, 1, 4, 5, &[])),
             Refusal::NoSuchJob { .. }
         ));
+    }
+
+    #[test]
+    fn what_was_told_of_the_job_is_over_with_it_and_nothing_else_is() {
+        let mut bed = Bed::new();
+        let job = bed.job("");
+        for &kind in AlertKind::ALL {
+            let (on, text) = (On::Job(job), String::new());
+            bed.ok(RaiseAlert { kind, on, text });
+        }
+        bed.ok(delete(job, 1, 0, 0, &[]));
+        assert_eq!(
+            bed.view("SELECT kind FROM alert_view WHERE cleared_at IS NOT NULL ORDER BY kind"),
+            [
+                "fire_refused",
+                "fuse_blown",
+                "given_up",
+                "overlap_skipped",
+                "predecessor_failed",
+                "start_deadline_passed",
+                "unreadable_job",
+            ]
+        );
     }
 }
