@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -142,13 +144,7 @@ impl Misfortune {
                 _ => site.kill(&name)?,
             }
             if what == "rob" && name != COORDINATOR {
-                let directory = name.replace("host", "data");
-                match fs::remove_dir_all(site.path(&directory)) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(error.into());
-                    }
-                    _ => {}
-                }
+                rob(&site.path(&name.replace("host", "data")))?;
             }
             self.ills.push((until, Heal::Start(name)));
         }
@@ -208,6 +204,26 @@ impl Misfortune {
                 *stalled == host && there.from <= *through && there.through >= *from
             })
         })
+    }
+}
+
+/// Removes a directory that others may still write into: what a killed supervisor leaves behind
+/// (attempts that die with it, the writer of their logs) adds files for a moment.
+fn rob(directory: &Path) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        match fs::remove_dir_all(directory) {
+            Err(error)
+                if error.kind() == ErrorKind::DirectoryNotEmpty
+                    && begun.elapsed() < Duration::from_secs(10) =>
+            {
+                sleep(Duration::from_millis(10));
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", directory.display()));
+            }
+            _ => return Ok(()),
+        }
     }
 }
 
