@@ -15,6 +15,9 @@ pub const NAME_PART_PATTERN: &str = "[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?";
 /// What the name of an agent looks like, as a regular expression of ECMA 262.
 pub const AGENT_NAME_PATTERN: &str = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?";
 
+/// What a label looks like, as a regular expression of ECMA 262.
+pub const LABEL_PATTERN: &str = "[a-z0-9]([a-z0-9._=-]{0,61}[a-z0-9])?";
+
 /// What the name of a resource looks like, as a regular expression of ECMA 262.
 pub const RESOURCE_NAME_PATTERN: &str = "[a-z0-9][a-z0-9._-]{0,62}";
 

@@ -12,9 +12,6 @@ use super::values::{any_text, integer};
 use super::yaml::Value;
 use crate::shown::shown;
 
-pub(super) const LABEL_PATTERN: &str = "^[a-z0-9]([a-z0-9._=-]{0,61}[a-z0-9])?$";
-pub(super) const RESOURCE_PATTERN: &str = "^[a-z0-9][a-z0-9._-]{0,62}$";
-
 /// A list of labels, each once.
 pub(super) fn labels(cell: Cell, problems: &mut Problems) -> Option<BTreeSet<Label>> {
     let Holds::Labels(at_most) = cell.field.holds else {

@@ -3,13 +3,13 @@
 //! What a schema cannot say stays with the reader: whether an expression ever fires, whether a
 //! duration is within its limits. So the schema refuses nothing that the reader takes.
 
+use protocol::names::{LABEL_PATTERN, NAME_PART_PATTERN, RESOURCE_NAME_PATTERN};
 use serde_json::{Map, Value, json};
 
 use super::command::ENTRIES_MAX;
 use super::form::{Field, Form, Holds, LeftOut, MANIFEST};
-use super::needs::{LABEL_PATTERN, RESOURCE_PATTERN};
 use super::params::PARAM_NAME_PATTERN;
-use super::values::{NAME_PATTERN, USER_BYTES_MAX, USER_PATTERN};
+use super::values::{USER_BYTES_MAX, USER_PATTERN};
 use crate::size::show_size;
 
 /// The JSON Schema (draft 2020-12) of one manifest.
@@ -86,7 +86,9 @@ fn of_value(holds: &Holds) -> Value {
     const DURATION: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
     let duration = json!({"type": "string", "minLength": 2, "pattern": DURATION});
     match holds {
-        Holds::JobName => json!({"type": "string", "pattern": NAME_PATTERN}),
+        Holds::JobName => {
+            json!({"type": "string", "pattern": format!("^{NAME_PART_PATTERN}/{NAME_PART_PATTERN}$")})
+        }
         // The reader counts bytes, of which there are no fewer than characters.
         Holds::Text(bytes_max) => {
             json!({"type": "string", "minLength": 1, "maxLength": bytes_max, "pattern": "\\S"})
@@ -131,13 +133,13 @@ fn of_value(holds: &Holds) -> Value {
         }
         Holds::Labels(at_most) => json!({
             "type": "array",
-            "items": {"type": "string", "pattern": LABEL_PATTERN},
+            "items": {"type": "string", "pattern": format!("^{LABEL_PATTERN}$")},
             "maxItems": at_most,
             "uniqueItems": true,
         }),
         Holds::Units(at_most, low, high) => json!({
             "type": "object",
-            "propertyNames": {"pattern": RESOURCE_PATTERN},
+            "propertyNames": {"pattern": format!("^{RESOURCE_NAME_PATTERN}$")},
             "additionalProperties": integer(*low, *high),
             "maxProperties": at_most,
         }),

@@ -21,9 +21,7 @@ const NAME_BYTES_MAX: usize = 1000;
 const EXPRESSION_BYTES_MAX: usize = 2000;
 pub(super) const USER_BYTES_MAX: usize = 32;
 
-/// What [`job_name`] and [`user`] take, as editors may check it.
-pub(super) const NAME_PATTERN: &str =
-    "^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$";
+/// What [`user`] takes, as editors may check it.
 pub(super) const USER_PATTERN: &str = "^[a-z_][a-z0-9_-]*[$]?$";
 
 /// Text that says something: trimmed, not empty, without control characters, of bounded length.
