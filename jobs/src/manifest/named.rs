@@ -1,29 +1,31 @@
 //! Mappings whose names are the writer's own: parameters, and resources.
 
+use std::collections::BTreeMap;
+
 use super::problem::Problems;
 use super::section::{Cell, kind};
 use super::yaml::Value;
 use crate::shown::shown;
 
 /// What such a mapping is, in the words of its problems.
-pub(super) struct Kind {
+pub(super) struct Kind<N> {
     pub(super) at_most: usize,
     /// `resources with the units of each`.
     pub(super) what: &'static str,
     pub(super) example: &'static str,
     /// Written for one without a value.
     pub(super) blank: &'static str,
-    /// Why a name is none, and what to write.
-    pub(super) judge_name: fn(&str) -> Result<(), (String, String)>,
+    /// The name, or why it is none and what to write.
+    pub(super) read_name: fn(&str) -> Result<N, (String, String)>,
 }
 
 /// The values, each read by `read`, under names of which each is good and there once.
-pub(super) fn read<T>(
+pub(super) fn read<N: Ord, T>(
     cell: Cell,
-    kind_of: &Kind,
+    kind_of: &Kind<N>,
     problems: &mut Problems,
     read: impl Fn(Cell, &mut Problems) -> Option<T>,
-) -> Option<Vec<(String, T)>> {
+) -> Option<BTreeMap<N, T>> {
     let Value::Map(entries) = &cell.node.value else {
         let what = match &cell.node.value {
             Value::Scalar { text, .. } => format!("`{}` is a single value", shown(text)),
@@ -42,20 +44,23 @@ pub(super) fn read<T>(
         cell.refuse(what, remedy, problems);
         return None;
     }
-    let mut values: Vec<(String, T)> = Vec::new();
+    let mut values = BTreeMap::new();
     let mut whole = true;
     for (key, node) in entries {
-        let Some(name) = key.name.as_deref() else {
+        let Some(text) = key.name.as_deref() else {
             whole = false;
             continue;
         };
-        if let Err((what, remedy)) = (kind_of.judge_name)(name) {
-            problems.push(key.at, cell.path, what, remedy);
-            whole = false;
-            continue;
-        }
-        let named = cell.named(name, node);
-        if values.iter().any(|(other, _)| other == name) {
+        let name = match (kind_of.read_name)(text) {
+            Ok(name) => name,
+            Err((what, remedy)) => {
+                problems.push(key.at, cell.path, what, remedy);
+                whole = false;
+                continue;
+            }
+        };
+        let named = cell.named(text, node);
+        if values.contains_key(&name) {
             let remedy = "leave one of the two out";
             problems.push(key.at, named.path, "is written twice", remedy);
             whole = false;
@@ -66,7 +71,9 @@ pub(super) fn read<T>(
             continue;
         }
         match read(named, problems) {
-            Some(value) => values.push((name.to_owned(), value)),
+            Some(value) => {
+                values.insert(name, value);
+            }
             None => whole = false,
         }
     }

@@ -71,18 +71,15 @@ pub(super) fn units(cell: Cell, problems: &mut Problems) -> Option<BTreeMap<Reso
         what: "resources and the units of each",
         example: "`uses: { ledger-db: 4 }`",
         blank: "write how many units one shard takes, for example 1",
-        judge_name: |name| match name.parse::<ResourceName>() {
-            Ok(_) => Ok(()),
-            Err(_) => Err((
-                format!("`{}` is not the name of a resource", shown(name)),
-                "write 1 to 63 of a-z, 0-9, `-`, `_` and `.`, beginning with a letter or digit"
-                    .to_owned(),
-            )),
+        read_name: |name| {
+            name.parse().map_err(|_| {
+                (
+                    format!("`{}` is not the name of a resource", shown(name)),
+                    "write 1 to 63 of a-z, 0-9, `-`, `_` and `.`, beginning with a letter or digit"
+                        .to_owned(),
+                )
+            })
         },
     };
-    let values = named::read(cell, &kind, problems, integer)?;
-    let parsed = values
-        .into_iter()
-        .map(|(name, units)| Some((name.parse().ok()?, units)));
-    parsed.collect()
+    named::read(cell, &kind, problems, integer)
 }

@@ -46,9 +46,9 @@ pub(super) fn params(cell: Cell, problems: &mut Problems) -> Option<Params> {
         what: "names and their values",
         example: "`params: { region: east }`",
         blank: "write `\"\"` for an empty value, and a value that has a comma in quotes",
-        judge_name,
+        read_name,
     };
-    let values = named::read(cell, &kind, problems, |value, problems| {
+    named::read(cell, &kind, problems, |value, problems| {
         let text = any_text(value, problems)?;
         match judge_value(text) {
             Ok(()) => Some(text.to_owned()),
@@ -57,13 +57,12 @@ pub(super) fn params(cell: Cell, problems: &mut Problems) -> Option<Params> {
                 None
             }
         }
-    });
-    values.map(|values| values.into_iter().collect())
+    })
 }
 
-fn judge_name(name: &str) -> Result<(), (String, String)> {
+fn read_name(name: &str) -> Result<String, (String, String)> {
     if is_param_name(name) {
-        return Ok(());
+        return Ok(name.to_owned());
     }
     let mut meant: String = name
         .chars()
