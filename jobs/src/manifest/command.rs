@@ -20,6 +20,10 @@ pub(super) const ENTRIES_MAX: usize = 1000;
 /// Characters that mean something to a shell and nothing here.
 const SHELL: [char; 8] = ['|', '&', ';', '<', '>', '$', '`', '*'];
 
+/// What to do about a character that steers a terminal.
+pub(super) const NO_CONTROL: &str =
+    "leave it out: a terminal or a log may obey it, and NUL ends an argument";
+
 /// A program and its arguments. `params` are those that it may name; `None` where they could not be
 /// read.
 pub(super) fn command(
@@ -97,13 +101,10 @@ fn argument(
             "ends with a line break, which the program would be given".to_owned(),
             "write `|-` or `>-` instead of `|` or `>`, or put it in quotes".to_owned(),
         ))
-    } else if text
-        .chars()
-        .any(|c| c.is_control() && c != '\n' && c != '\t')
-    {
+    } else if has_control(text) {
         Some((
             format!("`{}` has a control character", shown(text)),
-            "leave it out: a terminal or a log may obey it, and NUL ends an argument".to_owned(),
+            NO_CONTROL.to_owned(),
         ))
     } else if is_program && has_arguments(text) {
         Some((
@@ -129,6 +130,13 @@ fn argument(
                 refusal.what
             };
             item.refuse(what, refusal.remedy, problems);
+/// Whether there is a character in it that no argument may have, and so no text that becomes part
+/// of one.
+pub(super) fn has_control(text: &str) -> bool {
+    text.chars()
+        .any(|c| c.is_control() && c != '\n' && c != '\t')
+}
+
             None
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::command::{NO_CONTROL, has_control};
 use super::form::{Holds, PARAM_BYTES_MAX};
 use super::named::{self, Kind};
 use super::problem::Problems;
@@ -91,14 +92,8 @@ fn judge_value(text: &str) -> Result<(), (String, String)> {
             ),
         ));
     }
-    if text
-        .chars()
-        .any(|c| c.is_control() && c != '\n' && c != '\t')
-    {
-        return Err((
-            "has a control character".to_owned(),
-            "leave it out: a terminal or a log may obey it, and NUL ends an argument".to_owned(),
-        ));
+    if has_control(text) {
+        return Err(("has a control character".to_owned(), NO_CONTROL.to_owned()));
     }
     Ok(())
 }
