@@ -124,22 +124,17 @@ fn argument(
     match Argument::parse(text, params) {
         Ok(argument) => Some(argument),
         Err(refusal) => {
-            let what = if refusal.what.starts_with("has ") {
-                format!("`{}` {}", shown(text), refusal.what)
-            } else {
-                refusal.what
-            };
-            item.refuse(what, refusal.remedy, problems);
+            item.refuse(refusal.what, refusal.remedy, problems);
+            None
+        }
+    }
+}
+
 /// Whether there is a character in it that no argument may have, and so no text that becomes part
 /// of one.
 pub(super) fn has_control(text: &str) -> bool {
     text.chars()
         .any(|c| c.is_control() && c != '\n' && c != '\t')
-}
-
-            None
-        }
-    }
 }
 
 /// What to say of a command that is not a list.

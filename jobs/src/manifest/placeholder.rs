@@ -145,7 +145,7 @@ impl Part<'_> {
             let (part, behind) = match rest.find(['{', '}']) {
                 None if rest.is_empty() => return None,
                 None => (Ok(Part::Text(rest)), ""),
-                Some(0) => Part::at_brace(rest, params),
+                Some(0) => Part::at_brace(rest, text, params),
                 Some(brace) => (Ok(Part::Text(&rest[..brace])), &rest[brace..]),
             };
             rest = behind;
@@ -153,16 +153,18 @@ impl Part<'_> {
         })
     }
 
-    /// The part that begins with a brace, and what stands behind it.
+    /// The part that begins with a brace, and what stands behind it. `whole` is the argument.
     fn at_brace<'a>(
         text: &'a str,
+        whole: &str,
         params: Option<&Params>,
     ) -> (Result<Part<'a>, Refusal>, &'a str) {
         if text.starts_with("{{") || text.starts_with("}}") {
             return (Ok(Part::Text(&text[..1])), &text[2..]);
         }
         let refused = |what: &str, remedy: &str| {
-            let (what, remedy) = (what.to_owned(), remedy.to_owned());
+            let what = format!("`{}` {what}", shown(whole));
+            let remedy = remedy.to_owned();
             (Err(Refusal { what, remedy }), "")
         };
         if text.starts_with('}') {
