@@ -126,25 +126,20 @@ pub(super) fn word(cell: Cell, problems: &mut Problems) -> Option<&'static str> 
         Value::Scalar { text, .. } => text.as_str(),
         _ => any_text(cell, problems)?,
     };
-    let meant: Vec<String> = words
-        .iter()
-        .map(|(word, meaning)| format!("`{word}` ({meaning})"))
-        .collect();
-    let words = || words.iter().map(|&(word, _)| word);
-    if let Some(known) = words().find(|&word| word == text) {
+    let find = |text: &str| words.iter().find(|(word, _)| *word == text);
+    if let Some((known, _)) = find(text) {
         return Some(known);
     }
-    let all = meant.join(", ");
-    let meaning = |ours: &str| {
-        meant
-            .iter()
-            .find(|says| says.starts_with(&format!("`{ours}`")))
-    };
-    let ours = elsewhere::our_word(cell.field.name, text).and_then(meaning);
-    let remedy = match (ours, nearest(text, words())) {
-        (Some(ours), _) => format!("here that is {ours}"),
+    let meant = |(word, meaning): &(&str, &str)| format!("`{word}` ({meaning})");
+    let ours = elsewhere::our_word(cell.field.name, text).and_then(find);
+    let nearest = nearest(text, words.iter().map(|&(word, _)| word));
+    let remedy = match (ours, nearest) {
+        (Some(ours), _) => format!("here that is {}", meant(ours)),
         (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
-        (None, None) => format!("write {all}"),
+        (None, None) => {
+            let all: Vec<String> = words.iter().map(meant).collect();
+            format!("write {}", all.join(", "))
+        }
     };
     cell.refuse(format!("`{}` is not known", shown(text)), remedy, problems);
     None
