@@ -96,7 +96,6 @@ pub(super) fn parse(name: &str) -> Result<Tz, ScheduleError> {
 
 /// What is wrong with the name of a zone and what to write.
 fn refusal(name: &str) -> (String, String) {
-    let unknown = || "is not a known time zone".to_owned();
     let upper = name.trim().to_ascii_uppercase();
     if let Some((_, short_for, zones)) = ABBREVIATIONS.iter().find(|(short, ..)| *short == upper) {
         let zones = sentence::list(zones.iter().map(|zone| format!("`{zone}`")), "or");
@@ -119,7 +118,7 @@ fn refusal(name: &str) -> (String, String) {
             "write its IANA name, for example Asia/Shanghai, Europe/Berlin or Etc/UTC".to_owned()
         }
     };
-    (unknown(), remedy)
+    ("is not a known time zone".to_owned(), remedy)
 }
 
 /// The zone that keeps a whole number of hours from UTC: `GMT+8`, `+08:00`.
