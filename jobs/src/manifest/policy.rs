@@ -119,16 +119,6 @@ pub enum Begins {
     Paused,
 }
 
-impl Default for CatchUp {
-    fn default() -> CatchUp {
-        CatchUp {
-            at_most: 1,
-            window: DurationMs(31 * 86_400_000),
-            concurrency: 1,
-        }
-    }
-}
-
 impl Shards {
     /// Where hosts have no say in it: the number.
     pub fn fixed(self) -> Option<u32> {

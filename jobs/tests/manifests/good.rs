@@ -24,7 +24,14 @@ fn the_least_manifest_has_the_documented_defaults() {
     assert_eq!(manifest.timeout, DurationMs(900_000));
     assert_eq!(manifest.start_deadline, None);
     assert_eq!(manifest.shards, Shards::Fixed(1));
-    assert_eq!(manifest.catch_up, CatchUp::default());
+    assert_eq!(
+        manifest.catch_up,
+        CatchUp {
+            at_most: 1,
+            window: DurationMs(31 * 86_400_000),
+            concurrency: 1
+        }
+    );
     assert_eq!(manifest.serial, Serial::Relaxed);
     assert_eq!(manifest.previous, None);
     assert_eq!(manifest.after, []);
