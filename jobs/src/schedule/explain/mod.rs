@@ -64,7 +64,7 @@ pub enum Warning {
     /// A step that leads past the field's end at once, so that it names one value.
     OneStep {
         field: &'static str,
-        /// The item as written.
+        /// The item, its names as numbers.
         written: String,
         step: u16,
         value: u16,
