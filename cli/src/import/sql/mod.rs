@@ -105,7 +105,8 @@ pub(crate) struct Dump<'a> {
     created: BTreeMap<String, Vec<String>>,
     /// Line up to which everything was told.
     told: u32,
-    kept: usize,
+    /// Rows met of the tables that were asked for.
+    met: usize,
 }
 
 impl<'a> Dump<'a> {
@@ -128,13 +129,21 @@ impl<'a> Dump<'a> {
             wanted,
             created: BTreeMap::new(),
             told: 0,
-            kept: 0,
+            met: 0,
         }
     }
 
-    /// Whether more rows were met than are kept; those beyond are counted as of another table.
+    /// Whether more rows were met than are kept.
     pub(crate) fn is_full(&self) -> bool {
-        self.kept >= ROWS_MAX
+        self.met > ROWS_MAX
+    }
+
+    /// Keeps a row of a table that was asked for, while there is room.
+    fn keep(&mut self, row: Row, rows: &mut Vec<Row>) {
+        self.met += 1;
+        if self.met <= ROWS_MAX {
+            rows.push(row);
+        }
     }
 
     /// Blank lines before whatever comes next.
@@ -234,9 +243,8 @@ impl<'a> Dump<'a> {
                 Token::Sign(b'(') => {
                     let row = self.row(mark.1, columns.as_ref(), is_wanted)?;
                     count += 1;
-                    if is_wanted && self.kept < ROWS_MAX {
-                        self.kept += 1;
-                        rows.push(row);
+                    if is_wanted {
+                        self.keep(row, &mut rows);
                     }
                 }
                 Token::Sign(b',') => {}
@@ -438,14 +446,14 @@ impl<'a> Dump<'a> {
                 break;
             }
             count += 1;
-            if is_wanted && self.kept < ROWS_MAX {
-                self.kept += 1;
-                rows.push(Row {
+            if is_wanted {
+                let row = Row {
                     line,
                     through: line,
                     columns: columns.clone(),
                     values: copied(text),
-                });
+                };
+                self.keep(row, &mut rows);
             }
         }
         Ok(if is_wanted {
@@ -556,6 +564,21 @@ mod tests {
                 count: 2
             }
         )));
+    }
+
+    #[test]
+    fn as_many_rows_as_are_kept_are_not_too_many() {
+        let wanted = |_: &str| true;
+        for (met, is_full) in [(ROWS_MAX, false), (ROWS_MAX + 1, true)] {
+            let text = format!("INSERT INTO t VALUES {};", "(1),".repeat(met));
+            let mut dump = Dump::new(text.as_bytes(), true, &wanted);
+            let rows = |piece: Piece| match piece.what {
+                What::Rows { rows, .. } => rows.len(),
+                _ => 0,
+            };
+            let kept: usize = dump.by_ref().map(rows).sum();
+            assert_eq!((kept, dump.is_full()), (ROWS_MAX, is_full));
+        }
     }
 
     #[test]
