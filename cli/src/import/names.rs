@@ -16,6 +16,7 @@ const DIGEST_DIGITS: usize = 6;
 /// Gives the same name twice to nobody.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
+    /// Each name given, and the last number behind it that was.
     given: BTreeMap<String, u32>,
 }
 
@@ -23,18 +24,21 @@ impl Names {
     /// `namespace/name`, and for what is equal to the last character a number behind it. Two equal
     /// lines do the same, so that it is no matter which of them has which.
     pub(crate) fn take(&mut self, namespace: &str, name: &str) -> String {
-        let whole = format!("{namespace}/{name}");
-        let count = self.given.entry(whole.clone()).or_default();
-        *count += 1;
-        match *count {
-            1 => whole,
-            n => {
-                let number = format!("-{n}");
-                let room = NAME_PART_BYTES_MAX - number.len();
-                let stem = &name[..name.len().min(room)];
-                format!("{namespace}/{}{number}", trimmed(stem))
+        let plain = format!("{namespace}/{name}");
+        let mut number = self.given.get(&plain).copied().unwrap_or(0);
+        let whole = loop {
+            number += 1;
+            let whole = match number {
+                1 => plain.clone(),
+                number => format!("{namespace}/{}", numbered(name, number)),
+            };
+            if !self.given.contains_key(&whole) {
+                break whole;
             }
-        }
+        };
+        self.given.insert(whole.clone(), 1);
+        self.given.insert(plain, number);
+        whole
     }
 
     /// Whether this name was given already.
@@ -94,12 +98,21 @@ pub(crate) fn digest(texts: &[&str], digits: usize) -> String {
     digest
 }
 
+fn numbered(name: &str, number: u32) -> String {
+    let number = format!("-{number}");
+    let room = NAME_PART_BYTES_MAX - number.len();
+    let stem = &name[..name.len().min(room)];
+    format!("{}{number}", trimmed(stem))
+}
+
 fn trimmed(part: &str) -> &str {
     part.trim_matches(|c: char| !c.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use protocol::JobName;
 
     use super::*;
@@ -135,5 +148,14 @@ mod tests {
         let mut names = Names::default();
         let taken: Vec<String> = (0..3).map(|_| names.take("cron", "a")).collect();
         assert_eq!(taken, ["cron/a", "cron/a-2", "cron/a-3"]);
+    }
+
+    #[test]
+    fn a_name_that_ends_in_a_number_is_no_other_ones() {
+        for order in [["a", "a", "a-2"], ["a-2", "a", "a"]] {
+            let mut names = Names::default();
+            let taken: BTreeSet<String> = order.iter().map(|n| names.take("cron", n)).collect();
+            assert_eq!(taken.len(), 3, "{taken:?}");
+        }
     }
 }
