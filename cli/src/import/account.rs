@@ -4,6 +4,8 @@
 //! the jobs it found: it returns *entries*, each a stretch of lines and what it is, and together
 //! they cover the source from its first line to its last. [`Account::count`] adds them up.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -190,15 +192,17 @@ impl Account {
         self.drafts.push(draft);
     }
 
-    /// Takes a job back whose manifest turned out to be refused.
-    pub(crate) fn refuse_job(&mut self, name: &str, why: String, remedy: String) {
-        self.drafts.retain(|draft| draft.name != name);
+    /// Takes back jobs whose manifests turned out to be refused: by name, why and what to do.
+    pub(crate) fn refuse_jobs(&mut self, refused: &BTreeMap<String, (String, String)>) {
+        self.drafts
+            .retain(|draft| !refused.contains_key(&draft.name));
         for entry in &mut self.entries {
-            if entry.job.as_deref() == Some(name) {
+            let refusal = entry.job.as_ref().and_then(|job| refused.get(job));
+            if let Some((why, remedy)) = refusal {
                 entry.kind = Kind::Bad;
                 entry.job = None;
-                entry.why.clone_from(&why);
-                entry.remedy.clone_from(&remedy);
+                entry.why.clone_from(why);
+                entry.remedy.clone_from(remedy);
             }
         }
     }

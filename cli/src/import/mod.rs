@@ -26,6 +26,7 @@ mod xxl;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use jobs::{Dialect, Schedule, ScheduleSpec, parse_manifests};
@@ -209,7 +210,7 @@ fn read(
 
 /// Holds every draft against the parser of manifests. What it refuses is no job.
 fn accept(account: &mut Account) {
-    let refused: Vec<(String, String, String)> = account
+    let refused: BTreeMap<String, (String, String)> = account
         .drafts
         .iter()
         .filter_map(|draft| {
@@ -219,12 +220,10 @@ fn accept(account: &mut Account) {
                 "" => first.what.clone(),
                 field => format!("{field} {}", first.what),
             };
-            Some((draft.name.clone(), why, first.remedy.clone()))
+            Some((draft.name.clone(), (why, first.remedy.clone())))
         })
         .collect();
-    for (name, why, remedy) in refused {
-        account.refuse_job(&name, why, remedy);
-    }
+    account.refuse_jobs(&refused);
 }
 
 fn refuse_to_overwrite(out: &Path, planned: &[Planned]) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! What becomes of each manifest's file: judged from what stands there, before anything is
 //! written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -71,10 +71,10 @@ fn judge(old: Option<&str>, new: &str) -> Step {
 
 /// Files that an earlier import of the same sources wrote and this one does not.
 pub(crate) fn left_over(drafts: &[&Draft], existing: &Existing, sources: &[String]) -> Vec<String> {
-    let written: Vec<String> = drafts.iter().map(|draft| path_of(draft)).collect();
+    let written: BTreeSet<String> = drafts.iter().map(|draft| path_of(draft)).collect();
     existing
         .iter()
-        .filter(|(path, _)| !written.contains(path))
+        .filter(|(path, _)| !written.contains(*path))
         .filter_map(|(path, text)| Some((path, Imprint::of(text.as_deref()?)?)))
         .filter(|(_, imprint)| sources.contains(&imprint.source))
         .map(|(path, _)| path.clone())

@@ -155,6 +155,11 @@ fn show_account(account: &Account) -> String {
             text.push('\n');
         }
     }
+    let drafts: BTreeMap<&str, &Draft> = account
+        .drafts
+        .iter()
+        .map(|draft| (draft.name.as_str(), draft))
+        .collect();
     let mut table = Table::new(&["LINE", "WHAT", "~JOB OR REASON"]);
     for entry in &account.entries {
         let what = match entry.kind {
@@ -168,7 +173,7 @@ fn show_account(account: &Account) -> String {
             through if through > entry.line => format!("{}-{through}", entry.line),
             _ => entry.line.to_string(),
         };
-        table.row(vec![place, what.to_owned(), told(account, entry)]);
+        table.row(vec![place, what.to_owned(), told(&drafts, entry)]);
     }
     if !table.is_empty() {
         text.push('\n');
@@ -177,9 +182,9 @@ fn show_account(account: &Account) -> String {
     text
 }
 
-fn told(account: &Account, entry: &Entry) -> String {
+fn told(drafts: &BTreeMap<&str, &Draft>, entry: &Entry) -> String {
     if let Some(job) = &entry.job {
-        let draft = account.drafts.iter().find(|draft| &draft.name == job);
+        let draft = drafts.get(job.as_str());
         let mut told = job.clone();
         for decide in draft.iter().flat_map(|draft| &draft.decide) {
             told.push_str("\n! ");

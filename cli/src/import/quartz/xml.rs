@@ -44,6 +44,7 @@ pub(super) fn import(
     let root = document.root_element();
     let reader = Reader {
         document: &document,
+        line_ends: memchr::memchr_iter(b'\n', text.as_bytes()).collect(),
         jobs: root
             .descendants()
             .filter(is_job)
@@ -202,16 +203,21 @@ fn trigger_of(node: Node, line: u32) -> Trigger {
 
 struct Reader<'a, 'i> {
     document: &'a Document<'i>,
+    line_ends: Vec<usize>,
     jobs: BTreeMap<(String, String), Job>,
 }
 
 impl Reader<'_, '_> {
     fn lines(&self, node: Node) -> (u32, u32) {
         let range = node.range();
-        let row = |at| self.document.text_pos_at(at).row;
+        // The document can tell a line too, but counts from its beginning each time.
+        let line = |at: usize| {
+            let before = self.line_ends.partition_point(|&end| end < at);
+            u32::try_from(before + 1).unwrap_or(u32::MAX)
+        };
         (
-            row(range.start),
-            row(range.end.saturating_sub(1).max(range.start)),
+            line(range.start),
+            line(range.end.saturating_sub(1).max(range.start)),
         )
     }
 
