@@ -103,8 +103,8 @@ pub(crate) fn import(options: &Import) -> Result<(), Failure> {
         return Err(Failure::failed(
             format!("importing {}", subject(&accounts)),
             format!(
-                "{} could not be read, said above; no manifest is of {}",
-                count(bad as u64, "entry").replace("entrys", "entries"),
+                "{bad} {} could not be read, said above; no manifest is of {}",
+                if bad == 1 { "entry" } else { "entries" },
                 if bad == 1 { "it" } else { "them" }
             ),
             "mend the source and import again: jobs that are right keep their names",
