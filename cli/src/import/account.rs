@@ -10,7 +10,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::draft::Draft;
-use super::sql::What;
+use super::source::{count_lines, decode};
+use super::sql::{Row, What};
+use super::{Misses, Undecided};
 
 /// Most entries of a source. Neighbours of which the same is to be said are one.
 const ENTRIES_MAX: usize = 200_000;
@@ -125,13 +127,35 @@ impl Entry {
         self.read.insert(name.to_owned(), value.into());
         self
     }
+
+    pub(crate) fn reading_all<V: Into<Value>>(self, read: Vec<(&str, V)>) -> Entry {
+        read.into_iter()
+            .fold(self, |entry, (name, value)| entry.reading(name, value))
+    }
 }
 
 impl Account {
-    pub(crate) fn of(file: &str) -> Account {
+    /// Nothing is said of the source yet but how many lines it has.
+    pub(crate) fn of(file: &str, bytes: &[u8]) -> Account {
         Account {
             file: file.to_owned(),
+            lines: count_lines(bytes),
             ..Account::default()
+        }
+    }
+
+    /// The source as text, its lines counted anew; where it is none, the source is refused.
+    pub(crate) fn decode(&mut self, bytes: &[u8]) -> Option<String> {
+        match decode(bytes) {
+            Ok((text, note)) => {
+                self.lines = count_lines(text.as_bytes());
+                self.notes.extend(note.map(ToOwned::to_owned));
+                Some(text)
+            }
+            Err(why) => {
+                self.refuse_whole(why, "see that it is the right file");
+                None
+            }
         }
     }
 
@@ -190,6 +214,30 @@ impl Account {
             ..entry
         });
         self.drafts.push(draft);
+    }
+
+    /// What is no job, `entry` saying where. Where a person must decide first, nobody goes on.
+    pub(crate) fn push_missed(
+        &mut self,
+        entry: impl FnOnce(Kind) -> Entry,
+        misses: Misses,
+    ) -> Result<(), Undecided> {
+        match misses {
+            Misses::Undecided(undecided) => Err(undecided),
+            Misses::Told { kind, why, remedy } => {
+                self.push(entry(kind).because(why, remedy));
+                Ok(())
+            }
+        }
+    }
+
+    /// A row of a dump of whose values it is not known which is which.
+    pub(crate) fn push_nameless(&mut self, row: &Row, shown: &str, remedy: &str) {
+        let why = format!(
+            "it has {} values, and nothing says of which columns",
+            row.values.len()
+        );
+        self.push(Entry::new(Kind::Bad, row.line, row.through, shown).because(why, remedy));
     }
 
     /// Takes back jobs whose manifests turned out to be refused: by name, why and what to do.
@@ -270,8 +318,7 @@ mod tests {
 
     #[test]
     fn lines_count_once_and_the_gravest_kind_counts() {
-        let mut account = Account::of("f");
-        account.lines = 6;
+        let mut account = Account::of("f", b"1\n2\n3\n4\n5\n6\n");
         for (kind, line, through) in [
             (Kind::Comment, 1, 1),
             (Kind::Comment, 2, 2),

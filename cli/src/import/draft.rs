@@ -3,7 +3,10 @@
 //! What is written is read by a person before it is put in force: so it says where it came from,
 //! which values nobody chose, and what to decide.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+
+use jobs::Dialect;
 
 use crate::text::{printable, wrap};
 
@@ -40,8 +43,7 @@ pub(crate) struct Draft {
     pub(crate) owner: Said,
     pub(crate) cron: String,
     pub(crate) timezone: Said,
-    /// `None` is vixie.
-    pub(crate) dialect: Option<&'static str>,
+    pub(crate) dialect: Dialect,
     pub(crate) misfire: Said,
     /// Late instants that the source would run, where it is more than the newest.
     pub(crate) catch_up: Option<u32>,
@@ -80,6 +82,25 @@ pub(crate) fn literal(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
 
+/// The words before a program that give it these variables; none where there are none.
+pub(crate) fn with_environment<N: Display, V: Display>(variables: &BTreeMap<N, V>) -> Vec<String> {
+    if variables.is_empty() {
+        return Vec::new();
+    }
+    let set = variables
+        .iter()
+        .map(|(name, value)| literal(&format!("{name}={value}")));
+    std::iter::once("/usr/bin/env".to_owned())
+        .chain(set)
+        .collect()
+}
+
+/// The longest that a manifest waits or lets run: 31 days.
+pub(crate) const SECONDS_MAX: u64 = 31 * 86_400;
+
+/// Retries that a manifest allows.
+pub(crate) const RETRIES_MAX: u64 = 5;
+
 /// Beside a duration that nobody said.
 const PLACEHOLDER: &str = "nobody said: put your own";
 
@@ -90,6 +111,11 @@ pub(crate) fn timeout_unsaid() -> Said {
 
 pub(crate) fn expected_duration_unsaid() -> Said {
     Said::new("1h", PLACEHOLDER)
+}
+
+/// Where the source knew no users of hosts.
+pub(crate) fn user_unsaid() -> String {
+    "user of the host that it runs as; without it, the one of the agent".to_owned()
 }
 
 impl Draft {
@@ -139,9 +165,10 @@ impl Draft {
             "{ safe: false }",
             "`true` if a second run does no harm",
         );
-        let dialect = match self.dialect {
-            Some(dialect) => format!(", dialect: {dialect}"),
-            None => String::new(),
+        let dialect = if self.dialect.is_default() {
+            String::new()
+        } else {
+            format!(", dialect: {}", self.dialect)
         };
         let schedule = format!(
             "{{ cron: {}, timezone: {}{dialect} }}",

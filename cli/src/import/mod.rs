@@ -29,11 +29,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use jobs::{Dialect, Schedule, ScheduleSpec, parse_manifests};
+use jobs::{Dialect, Schedule, ScheduleError, ScheduleSpec, parse_manifests};
 use protocol::JobName;
 
-use self::account::Account;
-use self::draft::Draft;
+use self::account::{Account, Kind};
+use self::draft::{Draft, Said};
 use self::names::Names;
 use self::plan::{Planned, Step};
 use crate::args::{Import, ImportFrom, UserField};
@@ -60,6 +60,49 @@ pub(crate) struct Asked {
     pub(crate) namespace: Option<String>,
 }
 
+impl Asked {
+    /// The owner that was asked for, else whom the source names, else a mark for a person.
+    fn owner(&self, named: Option<Said>) -> Said {
+        match (&self.owner, named) {
+            (Some(owner), _) => Said::new(owner, ""),
+            (None, Some(named)) => named,
+            (None, None) => Said::new("unknown", "put the team that is asked"),
+        }
+    }
+}
+
+/// Why something of a source is no job of Matins.
+#[derive(Debug)]
+pub(crate) enum Misses {
+    Told {
+        kind: Kind,
+        why: String,
+        remedy: String,
+    },
+    Undecided(Undecided),
+}
+
+/// What to do with a job whose hours are no expression.
+const WRITE_HOURS: &str = "write a manifest with the hours you want";
+
+impl Misses {
+    fn bad(why: impl Into<String>, remedy: impl Into<String>) -> Misses {
+        Misses::told(Kind::Bad, why, remedy)
+    }
+
+    fn not_carried_over(why: impl Into<String>, remedy: impl Into<String>) -> Misses {
+        Misses::told(Kind::NotCarriedOver, why, remedy)
+    }
+
+    fn told(kind: Kind, why: impl Into<String>, remedy: impl Into<String>) -> Misses {
+        Misses::Told {
+            kind,
+            why: why.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
 /// What the source does not say and nobody may guess: the person must.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Undecided {
@@ -76,6 +119,31 @@ impl Undecided {
             remedy: "say it with `--timezone`, for example `--timezone Asia/Shanghai`".to_owned(),
         }
     }
+}
+
+/// Judges an expression as the manifest's reader will.
+fn judge_schedule(cron: &str, timezone: &str, dialect: Dialect) -> Result<(), Misses> {
+    let spec = ScheduleSpec {
+        cron: cron.to_owned(),
+        timezone: timezone.to_owned(),
+        dialect,
+    };
+    match Schedule::parse(&spec) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Misses::bad(
+            format!("{} `{}` {}", error.field, error.text, error.reason),
+            error.remedies(|name, value| format!("{name}: {value}")),
+        )),
+    }
+}
+
+/// Any schedule of this zone, for what is asked of the zone alone.
+fn some_schedule_in(timezone: &str) -> Result<Schedule, ScheduleError> {
+    Schedule::parse(&ScheduleSpec {
+        cron: "@daily".to_owned(),
+        timezone: timezone.to_owned(),
+        dialect: Dialect::Vixie,
+    })
 }
 
 pub(crate) fn import(options: &Import) -> Result<(), Failure> {
@@ -116,12 +184,7 @@ pub(crate) fn import(options: &Import) -> Result<(), Failure> {
 /// What the command line says, where all of it can be used.
 fn judge(options: &Import) -> Result<Asked, Failure> {
     if let Some(zone) = &options.timezone {
-        let spec = ScheduleSpec {
-            cron: "@daily".to_owned(),
-            timezone: zone.clone(),
-            dialect: Dialect::Vixie,
-        };
-        Schedule::parse(&spec).map_err(|error| {
+        some_schedule_in(zone).map_err(|error| {
             Failure::bad_input(
                 "reading --timezone",
                 format!("`{}` {}", error.text, error.reason),

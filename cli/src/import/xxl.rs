@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use jobs::Dialect;
 
 use super::account::{Account, Entry, Kind, cut};
-use super::draft::{Draft, Said, expected_duration_unsaid, literal, timeout_unsaid};
+use super::draft::{
+    Draft, RETRIES_MAX, SECONDS_MAX, Said, expected_duration_unsaid, literal, timeout_unsaid,
+    user_unsaid,
+};
 use super::names::{Names, slug, with_digest};
 use super::quartz::judged;
-use super::source::count_lines;
-use super::sql::{Dump, ROWS_MAX, Row, Value, What};
-use super::{Asked, Undecided};
+use super::sql::{Columns, Dump, ROWS_MAX, Row, What, text};
+use super::{Asked, Misses, Undecided, WRITE_HOURS};
 
 /// Columns of `xxl_job_info` where a dump does not name them: from 2.3 on, and before.
 const JOB_INFO: [&[&str]; 2] = [
@@ -88,9 +90,6 @@ const JOB_GROUP: [&[&str]; 2] = [
     ],
 ];
 
-/// The longest that a manifest lets run: 31 days.
-const SECONDS_MAX: u64 = 31 * 86_400;
-
 fn is_job_info(table: &str) -> bool {
     table == "xxl_job_info" || table.ends_with("xxl_job_qrtz_trigger_info")
 }
@@ -99,16 +98,13 @@ fn is_job_group(table: &str) -> bool {
     table == "xxl_job_group" || table.ends_with("xxl_job_qrtz_trigger_group")
 }
 
-type Columns = BTreeMap<String, Value>;
-
 pub(crate) fn import_xxl(
     file: &str,
     bytes: &[u8],
     asked: &Asked,
     names: &mut Names,
 ) -> Result<Account, Undecided> {
-    let mut account = Account::of(file);
-    account.lines = count_lines(bytes);
+    let mut account = Account::of(file, bytes);
     let wanted = |table: &str| is_job_info(table) || is_job_group(table);
     let mut dump = Dump::new(bytes, true, &wanted);
     let mut jobs: Vec<Row> = Vec::new();
@@ -188,14 +184,6 @@ fn history(table: &str) -> String {
     }
 }
 
-fn text<'a>(columns: &'a Columns, name: &str) -> Option<&'a str> {
-    columns
-        .get(name)?
-        .text()
-        .map(str::trim)
-        .filter(|text| !text.is_empty())
-}
-
 /// What the job is called: its handler, or what describes it, and its id, which never changes.
 fn name_of(columns: &Columns) -> String {
     let id = text(columns, "id").unwrap_or_default();
@@ -224,14 +212,10 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read(&self, row: &Row, names: &mut Names, account: &mut Account) -> Result<(), Undecided> {
         let Some(columns) = row.named(&JOB_INFO) else {
-            account.push(
-                Entry::new(Kind::Bad, row.line, row.through, "a row of xxl_job_info").because(
-                    format!(
-                        "it has {} values, and nothing says of which columns",
-                        row.values.len()
-                    ),
-                    "dump with `mysqldump --complete-insert`, or with the CREATE TABLE before it",
-                ),
+            account.push_nameless(
+                row,
+                "a row of xxl_job_info",
+                "dump with `mysqldump --complete-insert`, or with the CREATE TABLE before it",
             );
             return Ok(());
         };
@@ -256,54 +240,25 @@ impl Reader<'_> {
                 )
                 .reading("trigger_status", text(&columns, "trigger_status"))
         };
-        let conf = conf_of(&columns).unwrap_or_default();
-        let schedule = match kind_of(&columns) {
-            "CRON" => (conf.to_owned(), Some("quartz")),
-            "FIX_RATE" => (format!("@every {conf}s"), None),
-            "NONE" => {
-                account.push(entry(Kind::NotCarriedOver).because(
-                    "it has no schedule and is only started by hand or by another job",
-                    "a manifest needs an hour; keep it as a script, or give it one",
-                ));
-                return Ok(());
-            }
-            other => {
-                account.push(entry(Kind::NotCarriedOver).because(
-                    format!("its schedule type is `{other}`, which no manifest can say"),
-                    "write a manifest with the hours you want",
-                ));
-                return Ok(());
-            }
-        };
-        let Some(timezone) = &self.asked.timezone else {
-            return Err(Undecided::timezone(
-                self.file,
-                row.line,
-                "xxl-job keeps no zone: its hours are of the zone of the scheduler's JVM",
-            ));
-        };
-        match self.draft(row, &columns, schedule, timezone, names) {
+        match self.draft(row, &columns, names) {
             Ok(draft) => account.push_job(entry(Kind::Job), draft),
-            Err((why, remedy)) => account.push(entry(Kind::Bad).because(why, remedy)),
+            Err(misses) => account.push_missed(entry, misses)?,
         }
         Ok(())
     }
 
-    fn draft(
-        &self,
-        row: &Row,
-        columns: &Columns,
-        (cron, dialect): (String, Option<&'static str>),
-        timezone: &str,
-        names: &mut Names,
-    ) -> Result<Draft, (String, String)> {
+    fn draft(&self, row: &Row, columns: &Columns, names: &mut Names) -> Result<Draft, Misses> {
         let get = |name| text(columns, name);
-        let mut decide = Vec::new();
-        let read_as = match dialect {
-            Some(_) => Dialect::Quartz,
-            None => Dialect::Vixie,
+        let (cron, dialect) = schedule_of(columns)?;
+        let Some(timezone) = &self.asked.timezone else {
+            return Err(Misses::Undecided(Undecided::timezone(
+                self.file,
+                row.line,
+                "xxl-job keeps no zone: its hours are of the zone of the scheduler's JVM",
+            )));
         };
-        let cron = judged(&cron, read_as, timezone, &mut decide)?;
+        let mut decide = Vec::new();
+        let cron = judged(&cron, dialect, timezone, &mut decide)?;
         let (exec, exec_remark) = self.exec(columns, timezone, &mut decide);
         self.note_what_stays(columns, &mut decide);
         let namespace = self.asked.namespace.as_deref().unwrap_or("xxl");
@@ -313,13 +268,8 @@ impl Reader<'_> {
                 .and_then(|text| text.parse::<u64>().ok())
                 .unwrap_or(0)
         };
-        let retries = number("executor_fail_retry_count");
-        let owner = match (&self.asked.owner, get("author"), get("alarm_email")) {
-            (Some(owner), _, _) => Said::new(owner, ""),
-            (None, Some(author), _) => Said::new(cut(author, 60), "author in xxl-job"),
-            (None, None, Some(mail)) => Said::new(cut(mail, 60), "alarm_email in xxl-job"),
-            (None, None, None) => Said::new("unknown", "put the team that is asked"),
-        };
+        let author = get("author").map(|who| Said::new(cut(who, 60), "author in xxl-job"));
+        let mail = get("alarm_email").map(|to| Said::new(cut(to, 60), "alarm_email in xxl-job"));
         Ok(Draft {
             name: names.take(namespace, &name_of(columns)),
             source: format!("xxl {}", self.file),
@@ -332,7 +282,7 @@ impl Reader<'_> {
                 "" => "Imported from xxl-job".to_owned(),
                 desc => cut(desc, 400),
             },
-            owner,
+            owner: self.asked.owner(author.or(mail)),
             cron,
             timezone: Said::new(timezone, "--timezone: of the scheduler's JVM"),
             dialect,
@@ -354,20 +304,23 @@ impl Reader<'_> {
                 0 => timeout_unsaid(),
                 seconds => Said::new(format!("{}s", seconds.min(SECONDS_MAX)), "executor_timeout"),
             },
-            retry: match retries {
+            retry: match number("executor_fail_retry_count") {
                 0 => Said::new("{ at_most: 0 }", "executor_fail_retry_count: 0"),
                 n => Said::new(
-                    format!("{{ at_most: {}, backoff: [1s] }}", n.min(5)),
+                    format!("{{ at_most: {}, backoff: [1s] }}", n.min(RETRIES_MAX)),
                     format!(
                         "executor_fail_retry_count: {n}{}",
-                        if n > 5 { "; 5 is the most here" } else { "" }
+                        if n > RETRIES_MAX {
+                            "; 5 is the most here"
+                        } else {
+                            ""
+                        }
                     ),
                 ),
             },
             exec,
             exec_remark,
-            user_remark: "user of the host that it runs as; without it, the one of the agent"
-                .to_owned(),
+            user_remark: user_unsaid(),
             was_off: get("trigger_status").is_some_and(|status| status != "1"),
             decide,
             ..Draft::default()
@@ -388,14 +341,13 @@ impl Reader<'_> {
         let script = get("glue_source").map(|source| source.replace("\r\n", "\n"));
         let program: Option<&[&str]> = match kind {
             "GLUE_SHELL" => Some(&["/bin/bash", "-c"]),
-            "GLUE_PYTHON" => Some(&["/usr/bin/env", "python3", "-c"]),
-            "GLUE_NODEJS" => Some(&["/usr/bin/env", "node", "-e"]),
+            "GLUE_PYTHON" => Some(&["python3", "-c"]),
+            "GLUE_NODEJS" => Some(&["node", "-e"]),
             _ => None,
         };
         if let (Some(program), Some(script)) = (program, script) {
             let mut exec = vec!["/usr/bin/env".to_owned(), format!("TZ={timezone}")];
-            let rest = program.strip_prefix(&["/usr/bin/env"]).unwrap_or(program);
-            exec.extend(rest.iter().map(|&word| word.to_owned()));
+            exec.extend(program.iter().map(|&word| word.to_owned()));
             exec.push(literal(script.trim()));
             // `bash -c` and `node -e` differ in whether a name comes first.
             if kind == "GLUE_SHELL" {
@@ -454,6 +406,23 @@ impl Reader<'_> {
         if let Some(mail) = get("alarm_email") {
             decide.push(format!("Failures were mailed to {}.", cut(mail, 200)));
         }
+    }
+}
+
+/// The expression, and how it is read.
+fn schedule_of(columns: &Columns) -> Result<(String, Dialect), Misses> {
+    let conf = conf_of(columns).unwrap_or_default();
+    match kind_of(columns) {
+        "CRON" => Ok((conf.to_owned(), Dialect::Quartz)),
+        "FIX_RATE" => Ok((format!("@every {conf}s"), Dialect::Vixie)),
+        "NONE" => Err(Misses::not_carried_over(
+            "it has no schedule and is only started by hand or by another job",
+            "a manifest needs an hour; keep it as a script, or give it one",
+        )),
+        other => Err(Misses::not_carried_over(
+            format!("its schedule type is `{other}`, which no manifest can say"),
+            WRITE_HOURS,
+        )),
     }
 }
 

@@ -11,15 +11,17 @@ mod user_field;
 
 use std::collections::BTreeMap;
 
-use jobs::{Dialect, Schedule, ScheduleSpec};
+use jobs::Dialect;
 
 use self::command::{called, is_in_background, plain_words, split_input, with_input};
 use self::line::{Crontab, Line, What, parse_crontab, split_word};
 use self::user_field::{UserField, Verdict, detect, is_of_time, spool_user};
 use super::account::{Account, Entry, Kind};
-use super::draft::{Draft, Said, expected_duration_unsaid, literal, timeout_unsaid};
+use super::draft::{
+    Draft, Said, expected_duration_unsaid, literal, timeout_unsaid, with_environment,
+};
 use super::names::{Names, with_digest};
-use super::{Asked, Undecided};
+use super::{Asked, Misses, Undecided, judge_schedule};
 
 /// Settings of cron's mail, which nobody sends here.
 const OF_MAIL: [&str; 4] = [
@@ -47,8 +49,7 @@ pub(crate) fn import_crontab(
     asked: &Asked,
     names: &mut Names,
 ) -> Result<Account, Undecided> {
-    let mut account = Account::of(file);
-    account.lines = super::source::count_lines(bytes);
+    let mut account = Account::of(file, bytes);
     let crontab = parse_crontab(bytes);
     if anacron::is_anacrontab(file, &crontab) {
         anacron::report(&crontab, &mut account);
@@ -84,29 +85,26 @@ fn decide_user_field(
     crontab: &Crontab,
     account: &mut Account,
 ) -> Result<bool, Undecided> {
-    match detect(file, crontab) {
+    let why = match detect(file, crontab) {
         Verdict::Is(UserField::Yes) => {
             account.notes.push(
                 "a user was read before each command (`--user-field yes`, by evidence)".to_owned(),
             );
-            Ok(true)
+            return Ok(true);
         }
-        Verdict::Is(UserField::No) => Ok(false),
-        Verdict::Disputed { yes, no } => Err(Undecided {
-            what: format!("telling whether {file} names a user before each command"),
-            why: format!("{yes} of its lines look so, and {no} cannot"),
-            remedy: "say it: `--user-field yes` as in /etc/cron.d, `--user-field no` as in \
-                     `crontab -l`"
-                .to_owned(),
-        }),
-        Verdict::Unknown { line } => Err(Undecided {
-            what: format!("telling whether {file} names a user before each command"),
-            why: format!("line {line} can be read either way"),
-            remedy: "say it: `--user-field yes` as in /etc/cron.d, `--user-field no` as in \
-                     `crontab -l`"
-                .to_owned(),
-        }),
-    }
+        Verdict::Is(UserField::No) => return Ok(false),
+        Verdict::Disputed { yes, no } => {
+            format!("{yes} of its lines look so, and {no} cannot")
+        }
+        Verdict::Unknown { line } => format!("line {line} can be read either way"),
+    };
+    Err(Undecided {
+        what: format!("telling whether {file} names a user before each command"),
+        why,
+        remedy: "say it: `--user-field yes` as in /etc/cron.d, `--user-field no` as in \
+                 `crontab -l`"
+            .to_owned(),
+    })
 }
 
 /// What Debian's cron makes of the file, where that is nothing.
@@ -196,21 +194,15 @@ impl Reader<'_> {
             } => {
                 let comment = std::mem::take(&mut around.comment);
                 match self.job(line, schedule, rest, around, &comment, names) {
-                    Found::Job(mut draft, read) => {
+                    Ok((mut draft, read)) => {
                         if *quiet {
                             let said = "A `-` before the minute keeps it out of cron's own log; \
                                         nothing here does that.";
                             draft.decide.push(said.to_owned());
                         }
-                        let entry = read
-                            .into_iter()
-                            .fold(entry(Kind::Job), |e, (name, value)| e.reading(name, value));
-                        account.push_job(entry, *draft);
+                        account.push_job(entry(Kind::Job).reading_all(read), draft);
                     }
-                    Found::Other(kind, why, remedy) => {
-                        account.push(entry(kind).because(why, remedy));
-                    }
-                    Found::Undecided(undecided) => return Err(undecided),
+                    Err(misses) => account.push_missed(entry, misses)?,
                 }
             }
         }
@@ -225,8 +217,7 @@ impl Reader<'_> {
         around: &Around,
         comment: &str,
         names: &mut Names,
-    ) -> Found {
-        let bad = |why: String, remedy: &str| Found::Other(Kind::Bad, why, remedy.to_owned());
+    ) -> Result<Found, Misses> {
         let (user, text) = if self.user_field && !is_of_time(split_word(rest).0) {
             let (user, text) = split_word(rest);
             (Some(user.to_owned()), text)
@@ -236,52 +227,40 @@ impl Reader<'_> {
         };
         let first = split_word(text).0;
         if first.is_empty() || first.starts_with('%') {
-            return bad(
-                "the command is missing".to_owned(),
+            return Err(Misses::bad(
+                "the command is missing",
                 "write it, or delete the line",
-            );
+            ));
         }
         if is_of_time(first) {
-            return bad(
+            return Err(Misses::bad(
                 format!(
                     "where the command belongs stands `{first}`: six or seven fields of time are \
                      of another cron, with seconds or years"
                 ),
                 "keep the five fields of minute to day of week, or write the job by hand with \
                  `dialect: quartz`",
-            );
+            ));
         }
         if schedule == "@reboot" {
-            return Found::Other(
-                Kind::NotCarriedOver,
-                "`@reboot` is no time: it is due whenever a host starts".to_owned(),
-                "make a systemd unit of it".to_owned(),
-            );
+            return Err(Misses::not_carried_over(
+                "`@reboot` is no time: it is due whenever a host starts",
+                "make a systemd unit of it",
+            ));
         }
         let (timezone, zone_why) = match (around.settings.get("CRON_TZ"), &self.asked.timezone) {
-            (Some(zone), _) => (zone.clone(), "CRON_TZ of the crontab".to_owned()),
-            (None, Some(zone)) => (zone.clone(), "--timezone".to_owned()),
+            (Some(zone), _) => (zone.clone(), "CRON_TZ of the crontab"),
+            (None, Some(zone)) => (zone.clone(), "--timezone"),
             (None, None) => {
-                return Found::Undecided(Undecided::timezone(
+                return Err(Misses::Undecided(Undecided::timezone(
                     self.file,
                     line.number,
                     "a crontab's hours are of the zone of its machine (`timedatectl` says which), \
                      and the file does not say it",
-                ));
+                )));
             }
         };
-        let spec = ScheduleSpec {
-            cron: schedule.to_owned(),
-            timezone: timezone.clone(),
-            dialect: Dialect::Vixie,
-        };
-        if let Err(error) = Schedule::parse(&spec) {
-            let remedy = error.remedies(|name, value| format!("{name}: {value}"));
-            return bad(
-                format!("{} `{}` {}", error.field, error.text, error.reason),
-                &remedy,
-            );
-        }
+        judge_schedule(schedule, &timezone, Dialect::Vixie)?;
         let job = Job {
             schedule,
             user,
@@ -299,22 +278,16 @@ impl Reader<'_> {
         around: &Around,
         comment: &str,
         names: &mut Names,
-    ) -> Found {
+    ) -> Result<Found, Misses> {
         let user = job.user.as_deref().unwrap_or_default();
         let called = called(&split_input(job.text).line);
         let name = with_digest(&called, &[job.schedule, user, job.text]);
         let mut decide = Vec::new();
-        let exec = match exec(job, around, self.asked.timezone.as_deref(), &mut decide) {
-            Ok(exec) => exec,
-            Err((why, remedy)) => return Found::Other(Kind::NotCarriedOver, why, remedy),
-        };
+        let exec = exec(job, around, self.asked.timezone.as_deref(), &mut decide)?;
         let mail_to = around.settings.get("MAILTO").filter(|to| !to.is_empty());
-        let owner = match (&self.asked.owner, mail_to, &job.user) {
-            (Some(owner), _, _) => Said::new(owner, ""),
-            (None, Some(to), _) => Said::new(to, "MAILTO"),
-            (None, None, Some(user)) => Said::new(user, "the user: put the team that is asked"),
-            (None, None, None) => Said::new("unknown", "put the team that is asked"),
-        };
+        let of_mail = mail_to.map(|to| Said::new(to, "MAILTO"));
+        let of_user = job.user.as_ref();
+        let of_user = of_user.map(|user| Said::new(user, "the user: put the team that is asked"));
         let purpose = match comment {
             "" => format!(
                 "Imported from a crontab: {}",
@@ -332,9 +305,9 @@ impl Reader<'_> {
             line: line.number,
             original: line.text.trim().to_owned(),
             purpose,
-            owner,
+            owner: self.asked.owner(of_mail.or(of_user)),
             cron: job.schedule.to_owned(),
-            timezone: Said::new(&job.timezone, &job.zone_why),
+            timezone: Said::new(&job.timezone, job.zone_why),
             misfire: Said::new("{ policy: skip, after: 60s }", "cron runs nothing later"),
             overlap: Said::new(
                 "allow",
@@ -354,7 +327,7 @@ impl Reader<'_> {
             decide,
             ..Draft::default()
         };
-        Found::Job(Box::new(draft), read)
+        Ok((draft, read))
     }
 }
 
@@ -364,28 +337,24 @@ struct Job<'a> {
     user: Option<String>,
     text: &'a str,
     timezone: String,
-    zone_why: String,
+    zone_why: &'static str,
 }
 
-enum Found {
-    Job(Box<Draft>, Vec<(&'static str, String)>),
-    /// Why and what to do.
-    Other(Kind, String, String),
-    Undecided(Undecided),
-}
+/// The draft, and what was read for it.
+type Found = (Draft, Vec<(&'static str, String)>);
 
 struct Exec {
     arguments: Vec<String>,
     remark: String,
 }
 
-/// The command line with everything that cron would give it, or why none can be written.
+/// The command line with everything that cron would give it.
 fn exec(
     job: &Job,
     around: &Around,
     machine_zone: Option<&str>,
     decide: &mut Vec<String>,
-) -> Result<Exec, (String, String)> {
+) -> Result<Exec, Misses> {
     let command = split_input(job.text);
     let mut environment: BTreeMap<&str, &str> = BTreeMap::new();
     // `date` in a command tells the machine's time, under Matins UTC.
@@ -405,15 +374,7 @@ fn exec(
         }
         environment.insert(name, value);
     }
-    let mut arguments = Vec::new();
-    if !environment.is_empty() {
-        arguments.push("/usr/bin/env".to_owned());
-        arguments.extend(
-            environment
-                .iter()
-                .map(|(n, v)| literal(&format!("{n}={v}"))),
-        );
-    }
+    let mut arguments = with_environment(&environment);
     if command
         .line
         .split_ascii_whitespace()
@@ -447,11 +408,11 @@ fn exec(
     match &command.input {
         Some(input) if reads_here => script.push_str(&with_input(&command.line, input)),
         Some(_) => {
-            return Err((
+            return Err(Misses::not_carried_over(
                 format!(
                     "what stands behind `%` is standard input, which `{shell}` cannot be given"
                 ),
-                "put the command into a script of its own".to_owned(),
+                "put the command into a script of its own",
             ));
         }
         None => script.push_str(&command.line),

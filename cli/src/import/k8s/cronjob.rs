@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use jobs::{Dialect, Schedule, ScheduleSpec};
+use jobs::Dialect;
 use serde_json::{Value as Json, json};
 
-use super::super::account::Kind;
-use super::super::draft::{Draft, Said, expected_duration_unsaid, literal, timeout_unsaid};
+use super::super::draft::{
+    Draft, RETRIES_MAX, SECONDS_MAX, Said, expected_duration_unsaid, literal, timeout_unsaid,
+    user_unsaid, with_environment,
+};
 use super::super::names::{Names, of_source};
 use super::super::tree::Node;
-use super::super::{Asked, Undecided};
-
-/// The longest that a manifest waits or lets run: 31 days.
-const SECONDS_MAX: u64 = 31 * 86_400;
-
-/// Retries that a manifest allows.
-const RETRIES_MAX: u64 = 5;
+use super::super::{Asked, Misses, Undecided, judge_schedule};
 
 /// What Kubernetes retries where nothing is said.
 const BACKOFF_LIMIT: u64 = 6;
@@ -54,39 +50,19 @@ pub(super) struct CronJob<'a> {
 }
 
 /// The draft, and what was read for it.
-pub(super) type Found = (Box<Draft>, Vec<(&'static str, Json)>);
-
-/// Why there is no draft.
-pub(super) enum Misses {
-    Told {
-        kind: Kind,
-        why: String,
-        remedy: String,
-    },
-    Undecided(Undecided),
-}
-
-fn bad(why: impl Into<String>, remedy: impl Into<String>) -> Misses {
-    Misses::Told {
-        kind: Kind::Bad,
-        why: why.into(),
-        remedy: remedy.into(),
-    }
-}
+pub(super) type Found = (Draft, Vec<(&'static str, Json)>);
 
 impl CronJob<'_> {
     pub(super) fn draft(&self, names: &mut Names) -> Result<Found, Misses> {
         let text = |path: &[&str]| self.node.at(path).and_then(Node::text);
         let Some(written) = text(&["spec", "schedule"]) else {
-            return Err(Misses::Told {
-                kind: Kind::NotCarriedOver,
-                why: "it has no schedule: a patch, such as kustomize puts over another file"
-                    .to_owned(),
-                remedy: "import what `kubectl kustomize DIR` prints".to_owned(),
-            });
+            return Err(Misses::not_carried_over(
+                "it has no schedule: a patch, such as kustomize puts over another file",
+                "import what `kubectl kustomize DIR` prints",
+            ));
         };
         let given = text(&["metadata", "name"])
-            .ok_or_else(|| bad("it has no name", "write `metadata.name`"))?;
+            .ok_or_else(|| Misses::bad("it has no name", "write `metadata.name`"))?;
         let (schedule, timezone, mut decide) = self.schedule(written)?;
         let was_off = text(&["spec", "suspend"]) == Some("true");
         let (exec, remark) = self.exec(&mut decide)?;
@@ -106,7 +82,7 @@ impl CronJob<'_> {
         };
         let name = of_source(given, &[given]);
         if names.has(&format!("{namespace}/{name}")) {
-            return Err(bad(
+            return Err(Misses::bad(
                 format!("{namespace}/{name} was imported already"),
                 "keep one of the two",
             ));
@@ -122,13 +98,10 @@ impl CronJob<'_> {
             source: format!("k8s {}", self.file),
             line: self.line,
             purpose: self.purpose(given),
-            owner: match &self.asked.owner {
-                Some(owner) => Said::new(owner, ""),
-                None => Said::new("unknown", "put the team that is asked"),
-            },
+            owner: self.asked.owner(None),
             cron: schedule,
             timezone,
-            dialect: Some("kubernetes"),
+            dialect: Dialect::Kubernetes,
             misfire,
             overlap,
             expected_duration: expected_duration_unsaid(),
@@ -137,13 +110,12 @@ impl CronJob<'_> {
             limits,
             exec,
             exec_remark: remark,
-            user_remark: "user of the host that it runs as; without it, the one of the agent"
-                .to_owned(),
+            user_remark: user_unsaid(),
             decide,
             was_off,
             ..Draft::default()
         };
-        Ok((Box::new(draft), read))
+        Ok((draft, read))
     }
 
     /// Expression and zone. `TZ=` before the expression was a way to say it until Kubernetes 1.29.
@@ -181,18 +153,7 @@ impl CronJob<'_> {
                  is nearly always UTC",
             )));
         };
-        let spec = ScheduleSpec {
-            cron: schedule.to_owned(),
-            timezone: zone.clone(),
-            dialect: Dialect::Kubernetes,
-        };
-        Schedule::parse(&spec).map_err(|error| {
-            let remedy = error.remedies(|name, value| format!("{name}: {value}"));
-            bad(
-                format!("{} `{}` {}", error.field, error.text, error.reason),
-                remedy,
-            )
-        })?;
+        judge_schedule(schedule, &zone, Dialect::Kubernetes)?;
         Ok((schedule.to_owned(), Said::new(zone, why), decide))
     }
 
@@ -218,7 +179,7 @@ impl CronJob<'_> {
             Some("Forbid") => Said::new("forbid", "concurrencyPolicy: Forbid"),
             Some("Replace") => Said::new("replace", "concurrencyPolicy: Replace"),
             Some(other) => {
-                return Err(bad(
+                return Err(Misses::bad(
                     format!("`concurrencyPolicy: {other}` is none"),
                     "write Allow, Forbid or Replace",
                 ));
@@ -233,7 +194,7 @@ impl CronJob<'_> {
         };
         let field = path.last().copied().unwrap_or_default();
         text.parse().map(Some).map_err(|_| {
-            bad(
+            Misses::bad(
                 format!("`{field}: {text}` is no whole number"),
                 "write how many, without a unit",
             )
@@ -316,7 +277,7 @@ impl CronJob<'_> {
         containers
             .and_then(|containers| containers.items().first())
             .ok_or_else(|| {
-                bad(
+                Misses::bad(
                     "it has no container",
                     "write `spec.jobTemplate.spec.template.spec.containers`",
                 )
@@ -349,11 +310,7 @@ impl CronJob<'_> {
             vec!["/PUT-HERE/the-entrypoint-of-the-image".to_owned()]
         };
         program.extend(words("args").unwrap_or_default());
-        let mut exec: Vec<String> = Vec::new();
-        if !variables.is_empty() {
-            exec.push("/usr/bin/env".to_owned());
-            exec.extend(variables.iter().map(|(n, v)| literal(&format!("{n}={v}"))));
-        }
+        let mut exec = with_environment(&variables);
         if let Some(directory) = container.get("workingDir").and_then(Node::text) {
             let enter = "cd \"$0\" && exec \"$@\"";
             exec.extend(["/bin/sh".to_owned(), "-c".to_owned(), enter.to_owned()]);

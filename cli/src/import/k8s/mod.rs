@@ -6,12 +6,9 @@
 
 mod cronjob;
 
-use serde_json::Value as Json;
-
-use self::cronjob::{CronJob, Misses};
+use self::cronjob::CronJob;
 use super::account::{Account, Entry, Kind};
 use super::names::Names;
-use super::source::{count_lines, decode};
 use super::tree::{Document, Node, documents, parse_document};
 use super::{Asked, Undecided};
 
@@ -26,21 +23,10 @@ pub(crate) fn import_k8s(
     asked: &Asked,
     names: &mut Names,
 ) -> Result<Account, Undecided> {
-    let mut account = Account::of(file);
-    account.lines = count_lines(bytes);
-    let text = match decode(bytes) {
-        Ok((text, note)) => {
-            account.notes.extend(note.map(ToOwned::to_owned));
-            text
-        }
-        Err(why) => {
-            account.refuse_whole(why, "see that it is the right file");
-            return Ok(account);
-        }
+    let mut account = Account::of(file, bytes);
+    let Some(text) = account.decode(bytes) else {
+        return Ok(account);
     };
-    if account.lines > 0 {
-        account.lines = count_lines(text.as_bytes());
-    }
     let documents = documents(&text);
     // Each document is read twice and none is kept: a dump of a cluster is large.
     let (mut unreadable, mut has_template) = (false, false);
@@ -62,27 +48,29 @@ pub(crate) fn import_k8s(
         );
         return Ok(account);
     }
+    let mut importer = Importer {
+        asked,
+        names,
+        account,
+    };
     for document in &documents {
         match parse_document(document) {
-            Err(error) => account.push(
+            Err(error) => importer.account.push(
                 Entry::new(Kind::Bad, document.line, document.through, "").because(
                     format!("line {}: {}", error.line, error.why),
                     "mend it; `kubectl apply --dry-run=client -f` says what it makes of it",
                 ),
             ),
-            Ok(None) => empty(document, &mut account),
-            Ok(Some(node)) => {
-                let unit = Unit {
-                    node: &node,
-                    line: document.line,
-                    through: document.through,
-                };
-                import_units(&unit, file, asked, names, &mut account)?;
-            }
+            Ok(None) => empty(document, &mut importer.account),
+            Ok(Some(node)) => importer.import_units(&Unit {
+                node: &node,
+                line: document.line,
+                through: document.through,
+            })?,
         }
     }
-    account.settle();
-    Ok(account)
+    importer.account.settle();
+    Ok(importer.account)
 }
 
 /// An object and the lines that it takes.
@@ -104,82 +92,72 @@ fn empty(document: &Document, account: &mut Account) {
     }
 }
 
-/// An object, or all objects of a list of them, as `kubectl get -o yaml` writes it.
-fn import_units(
-    unit: &Unit,
-    file: &str,
-    asked: &Asked,
-    names: &mut Names,
-    account: &mut Account,
-) -> Result<(), Undecided> {
-    let kind = unit
-        .node
-        .get("kind")
-        .and_then(Node::text)
-        .unwrap_or_default();
-    if !matches!(kind, "List" | "CronJobList") {
-        return import_unit(unit, file, asked, names, account);
-    }
-    account.push(Entry::new(Kind::Frame, unit.line, unit.through, kind));
-    let items = unit.node.get("items").map_or(&[][..], Node::items);
-    for (i, item) in items.iter().enumerate() {
-        let through = items.get(i + 1).map_or(unit.through, |next| {
-            next.line.saturating_sub(1).max(item.line)
-        });
-        let unit = Unit {
-            node: item,
-            line: item.line,
-            through,
-        };
-        import_unit(&unit, file, asked, names, account)?;
-    }
-    Ok(())
+/// What the objects of a file are read with and into.
+struct Importer<'a> {
+    asked: &'a Asked,
+    names: &'a mut Names,
+    account: Account,
 }
 
-fn import_unit(
-    unit: &Unit,
-    file: &str,
-    asked: &Asked,
-    names: &mut Names,
-    account: &mut Account,
-) -> Result<(), Undecided> {
-    let text = |path: &[&str]| unit.node.at(path).and_then(Node::text).unwrap_or_default();
-    let (version, kind) = (text(&["apiVersion"]), text(&["kind"]));
-    let name = match (
-        text(&["metadata", "namespace"]),
-        text(&["metadata", "name"]),
-    ) {
-        ("", name) => name.to_owned(),
-        (namespace, name) => format!("{namespace}/{name}"),
-    };
-    let shown = format!("{kind} {name}");
-    let entry = |kind| Entry::new(kind, unit.line, unit.through, shown.trim());
-    if kind != "CronJob" || !VERSIONS.contains(&version) {
-        let (why, remedy) = no_cronjob(version, kind);
-        account.push(entry(Kind::NotCarriedOver).because(why, remedy));
-        return Ok(());
-    }
-    let cronjob = CronJob {
-        node: unit.node,
-        file,
-        line: unit.line,
-        asked,
-    };
-    match cronjob.draft(names) {
-        Ok((draft, read)) => {
-            let entry = read
-                .into_iter()
-                .fold(entry(Kind::Job), |e, (name, value): (&str, Json)| {
-                    e.reading(name, value)
-                });
-            account.push_job(entry, *draft);
+impl Importer<'_> {
+    /// An object, or all objects of a list of them, as `kubectl get -o yaml` writes it.
+    fn import_units(&mut self, unit: &Unit) -> Result<(), Undecided> {
+        let kind = unit
+            .node
+            .get("kind")
+            .and_then(Node::text)
+            .unwrap_or_default();
+        if !matches!(kind, "List" | "CronJobList") {
+            return self.import_unit(unit);
         }
-        Err(Misses::Undecided(undecided)) => return Err(undecided),
-        Err(Misses::Told { kind, why, remedy }) => {
-            account.push(entry(kind).because(why, remedy));
+        self.account
+            .push(Entry::new(Kind::Frame, unit.line, unit.through, kind));
+        let items = unit.node.get("items").map_or(&[][..], Node::items);
+        for (i, item) in items.iter().enumerate() {
+            let through = items.get(i + 1).map_or(unit.through, |next| {
+                next.line.saturating_sub(1).max(item.line)
+            });
+            self.import_unit(&Unit {
+                node: item,
+                line: item.line,
+                through,
+            })?;
         }
+        Ok(())
     }
-    Ok(())
+
+    fn import_unit(&mut self, unit: &Unit) -> Result<(), Undecided> {
+        let text = |path: &[&str]| unit.node.at(path).and_then(Node::text).unwrap_or_default();
+        let (version, kind) = (text(&["apiVersion"]), text(&["kind"]));
+        let name = match (
+            text(&["metadata", "namespace"]),
+            text(&["metadata", "name"]),
+        ) {
+            ("", name) => name.to_owned(),
+            (namespace, name) => format!("{namespace}/{name}"),
+        };
+        let shown = format!("{kind} {name}");
+        let entry = |kind| Entry::new(kind, unit.line, unit.through, shown.trim());
+        if kind != "CronJob" || !VERSIONS.contains(&version) {
+            let (why, remedy) = no_cronjob(version, kind);
+            self.account
+                .push(entry(Kind::NotCarriedOver).because(why, remedy));
+            return Ok(());
+        }
+        let cronjob = CronJob {
+            node: unit.node,
+            file: &self.account.file,
+            line: unit.line,
+            asked: self.asked,
+        };
+        match cronjob.draft(self.names) {
+            Ok((draft, read)) => self
+                .account
+                .push_job(entry(Kind::Job).reading_all(read), draft),
+            Err(misses) => self.account.push_missed(entry, misses)?,
+        }
+        Ok(())
+    }
 }
 
 /// Why an object is none that fires.

@@ -8,12 +8,11 @@ mod tables;
 mod trigger;
 mod xml;
 
-use jobs::{Dialect, Schedule, ScheduleSpec};
+use jobs::Dialect;
 
 use super::account::Account;
 use super::names::Names;
-use super::source::{count_lines, decode};
-use super::{Asked, Undecided};
+use super::{Asked, Misses, Undecided, judge_schedule};
 
 /// Longest XML read.
 const XML_BYTES_MAX: usize = 16 << 20;
@@ -24,8 +23,7 @@ pub(crate) fn import_quartz(
     asked: &Asked,
     names: &mut Names,
 ) -> Result<Account, Undecided> {
-    let mut account = Account::of(file);
-    account.lines = count_lines(bytes);
+    let mut account = Account::of(file, bytes);
     if !is_xml(bytes) {
         tables::import(bytes, asked, names, &mut account)?;
         return Ok(account);
@@ -37,13 +35,8 @@ pub(crate) fn import_quartz(
         );
         return Ok(account);
     }
-    match decode(bytes) {
-        Ok((text, note)) => {
-            account.lines = count_lines(text.as_bytes());
-            account.notes.extend(note.map(ToOwned::to_owned));
-            xml::import(&text, asked, names, &mut account)?;
-        }
-        Err(why) => account.refuse_whole(why, "see that it is the right file"),
+    if let Some(text) = account.decode(bytes) {
+        xml::import(&text, asked, names, &mut account)?;
     }
     Ok(account)
 }
@@ -66,26 +59,19 @@ pub(crate) fn judged(
     dialect: Dialect,
     timezone: &str,
     decide: &mut Vec<String>,
-) -> Result<String, (String, String)> {
-    let spec = |cron: &str| ScheduleSpec {
-        cron: cron.to_owned(),
-        timezone: timezone.to_owned(),
-        dialect,
-    };
-    let Err(error) = Schedule::parse(&spec(cron)) else {
+) -> Result<String, Misses> {
+    let judge = |cron: &str| judge_schedule(cron, timezone, dialect);
+    let Err(misses) = judge(cron) else {
         return Ok(cron.to_owned());
     };
-    if let Some(cut) = long_steps_cut(cron).filter(|cut| Schedule::parse(&spec(cut)).is_ok()) {
+    if let Some(cut) = long_steps_cut(cron).filter(|cut| judge(cut).is_ok()) {
         decide.push(format!(
             "`{cron}` has a step longer than its field: Quartz before 2.3 fired as `{cut}` does, \
              newer ones refuse it. It is imported as `{cut}`; see what was meant."
         ));
         return Ok(cut);
     }
-    Err((
-        format!("{} `{}` {}", error.field, error.text, error.reason),
-        error.remedies(|name, value| format!("{name}: {value}")),
-    ))
+    Err(misses)
 }
 
 /// An expression with each step that is longer than its field cut down to what it names, the first

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use jobs::{Dialect, Schedule, ScheduleSpec};
 use protocol::WallMs;
 
 use super::super::account::{Account, Entry, Kind};
 use super::super::names::Names;
-use super::super::sql::{Dump, ROWS_MAX, Row, Value, What};
-use super::super::{Asked, Undecided};
-use super::trigger::{Fires, GROUP, Job, Misses, Trigger, draft};
+use super::super::sql::{Columns, Dump, ROWS_MAX, Row, Value, What, text};
+use super::super::{Asked, Undecided, some_schedule_in};
+use super::trigger::{Fires, GROUP, Job, Trigger, draft};
 
 const CRON: [&[&str]; 2] = [
     &[
@@ -145,7 +144,15 @@ const JOBS: [&[&str]; 2] = [
     ],
 ];
 
-type Columns = BTreeMap<String, Value>;
+/// What to do about rows of which no columns are known.
+const NAME_COLUMNS: &str = "dump with the names of columns, or with the CREATE TABLE before it";
+
+/// A row and the lines that it takes.
+struct Placed {
+    line: u32,
+    through: u32,
+    columns: Columns,
+}
 
 /// Scheduler, group and name.
 type Key = (String, String, String);
@@ -204,11 +211,11 @@ fn why_left(table: &str) -> String {
 /// The rows of all tables, as they were met.
 #[derive(Default)]
 struct Tables {
-    cron: BTreeMap<Key, (u32, u32, Columns)>,
+    cron: BTreeMap<Key, Placed>,
     simple: BTreeMap<Key, Columns>,
     simprop: BTreeMap<Key, Columns>,
     jobs: BTreeMap<Key, Columns>,
-    triggers: Vec<(u32, u32, Columns)>,
+    triggers: Vec<Placed>,
 }
 
 pub(super) fn import(
@@ -233,8 +240,8 @@ pub(super) fn import(
                     through,
                     &format!("INSERT {table}"),
                 ));
+                let kind = table_of(&table).expect("only rows of wanted tables are kept");
                 for row in rows {
-                    let kind = table_of(&table).expect("only rows of wanted tables are kept");
                     tables.take(kind, row, account, &mut unnamed);
                 }
             }
@@ -270,12 +277,12 @@ fn has_backslashes(bytes: &[u8]) -> bool {
     memchr::memchr(b'`', head).is_some() || memchr::memmem::find(head, b"MySQL").is_some()
 }
 
-fn text<'a>(columns: &'a Columns, name: &str) -> Option<&'a str> {
-    columns
-        .get(name)?
-        .text()
-        .map(str::trim)
-        .filter(|text| !text.is_empty())
+fn placed(row: &Row, columns: Columns) -> Placed {
+    Placed {
+        line: row.line,
+        through: row.through,
+        columns,
+    }
 }
 
 fn owned(columns: &Columns, name: &str) -> String {
@@ -293,13 +300,11 @@ fn key_of(columns: &Columns, group: &str, name: &str) -> Key {
 /// `1`, `Y`, `true` and their like.
 fn is_true(columns: &Columns, name: &str) -> Option<bool> {
     let value = text(columns, name)?.to_ascii_lowercase();
-    let value = value.trim_start_matches("b'").trim_end_matches('\'');
-    Some(matches!(value, "1" | "y" | "t" | "true" | "\u{1}"))
+    Some(matches!(value.as_str(), "1" | "y" | "t" | "true" | "\u{1}"))
 }
 
 impl Tables {
     fn take(&mut self, kind: Table, row: Row, account: &mut Account, unnamed: &mut Vec<Row>) {
-        let (line, through) = (row.line, row.through);
         let forms: &[&[&str]] = match kind {
             Table::Cron => &CRON,
             Table::Simple => &SIMPLE,
@@ -312,19 +317,13 @@ impl Tables {
             Table::Triggers => &[],
         };
         let Some(columns) = row.named(forms) else {
-            account.push(Entry::new(Kind::Bad, line, through, "a row").because(
-                format!(
-                    "it has {} values, and nothing says of which columns",
-                    row.values.len()
-                ),
-                "dump with the names of columns, or with the CREATE TABLE before it",
-            ));
+            account.push_nameless(&row, "a row", NAME_COLUMNS);
             return;
         };
         let key = key_of(&columns, "trigger_group", "trigger_name");
         match kind {
             Table::Cron => {
-                self.cron.insert(key, (line, through, columns));
+                self.cron.insert(key, placed(&row, columns));
             }
             Table::Simple => {
                 self.simple.insert(key, columns);
@@ -336,7 +335,7 @@ impl Tables {
                 self.jobs
                     .insert(key_of(&columns, "job_group", "job_name"), columns);
             }
-            Table::Triggers => self.triggers.push((line, through, columns)),
+            Table::Triggers => self.triggers.push(placed(&row, columns)),
         }
     }
 
@@ -359,16 +358,8 @@ impl Tables {
             let is_old = knows(&key_1) || !knows(&key_2) && is_flag;
             let forms = if is_old { &TRIGGERS_1 } else { &TRIGGERS_2 };
             match row.named(forms) {
-                Some(columns) => self.triggers.push((row.line, row.through, columns)),
-                None => account.push(
-                    Entry::new(Kind::Bad, row.line, row.through, "a row of triggers").because(
-                        format!(
-                            "it has {} values, and nothing says of which columns",
-                            row.values.len()
-                        ),
-                        "dump with the names of columns, or with the CREATE TABLE before it",
-                    ),
-                ),
+                Some(columns) => self.triggers.push(placed(&row, columns)),
+                None => account.push_nameless(&row, "a row of triggers", NAME_COLUMNS),
             }
         }
     }
@@ -380,17 +371,17 @@ impl Tables {
         account: &mut Account,
     ) -> Result<(), Undecided> {
         let mut told: Vec<Key> = Vec::new();
-        for (line, through, columns) in &self.triggers {
-            let key = key_of(columns, "trigger_group", "trigger_name");
-            self.trigger(*line, *through, columns, &key, asked, names, account)?;
+        for row in &self.triggers {
+            let key = key_of(&row.columns, "trigger_group", "trigger_name");
+            self.trigger(row, &key, asked, names, account)?;
             told.push(key);
         }
         told.sort();
         let mut is_alone = false;
-        for (key, (line, through, columns)) in &self.cron {
+        for (key, row) in &self.cron {
             if told.binary_search(key).is_err() {
                 is_alone = true;
-                self.trigger(*line, *through, columns, key, asked, names, account)?;
+                self.trigger(row, key, asked, names, account)?;
             }
         }
         if is_alone {
@@ -403,21 +394,19 @@ impl Tables {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)] // A row, its place, and where it goes.
     fn trigger(
         &self,
-        line: u32,
-        through: u32,
-        columns: &Columns,
+        row: &Placed,
         key: &Key,
         asked: &Asked,
         names: &mut Names,
         account: &mut Account,
     ) -> Result<(), Undecided> {
+        let columns = &row.columns;
         let (fires, zone) = self.fires(columns, key);
         let shown = format!("trigger {}.{}", key.1, key.2);
         let entry = |kind| {
-            let entry = Entry::new(kind, line, through, &shown)
+            let entry = Entry::new(kind, row.line, row.through, &shown)
                 .reading("trigger", key.2.as_str())
                 .reading("group", key.1.as_str())
                 .reading("state", text(columns, "trigger_state"));
@@ -447,7 +436,7 @@ impl Tables {
             owned(columns, "job_name"),
         ));
         let trigger = Trigger {
-            line,
+            line: row.line,
             name: key.2.clone(),
             group: match key.1.as_str() {
                 "" => GROUP.to_owned(),
@@ -468,20 +457,16 @@ impl Tables {
             ),
         };
         let job = job.map(job_of);
-        let file = account.file.clone();
-        match draft(&trigger, job.as_ref(), &file, asked, names) {
+        match draft(&trigger, job.as_ref(), &account.file, asked, names) {
             Ok(draft) => account.push_job(entry(Kind::Job), draft),
-            Err(Misses::Undecided(undecided)) => return Err(undecided),
-            Err(Misses::Told { kind, why, remedy }) => {
-                account.push(entry(kind).because(why, remedy));
-            }
+            Err(misses) => account.push_missed(entry, misses)?,
         }
         Ok(())
     }
 
     /// When a trigger fires, and its zone.
     fn fires(&self, columns: &Columns, key: &Key) -> (Option<Fires>, Option<String>) {
-        if let Some((_, _, cron)) = self.cron.get(key) {
+        if let Some(Placed { columns: cron, .. }) = self.cron.get(key) {
             let zone = text(cron, "time_zone_id").map(ToOwned::to_owned);
             return (Some(Fires::Cron(owned(cron, "cron_expression"))), zone);
         }
@@ -533,11 +518,6 @@ fn job_of(columns: &Columns) -> Job {
 
 /// An instant in milliseconds as the local time of a zone.
 fn local(ms: &str, zone: &str) -> Option<String> {
-    let spec = ScheduleSpec {
-        cron: "@daily".to_owned(),
-        timezone: zone.to_owned(),
-        dialect: Dialect::Vixie,
-    };
-    let schedule = Schedule::parse(&spec).ok()?;
+    let schedule = some_schedule_in(zone).ok()?;
     Some(schedule.local_time(WallMs(ms.parse().ok()?)))
 }

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use chrono::{Datelike, NaiveDateTime, Timelike};
 use jobs::Dialect;
 
-use super::super::account::{Kind, cut};
-use super::super::draft::{Draft, Said, expected_duration_unsaid, literal, timeout_unsaid};
+use super::super::account::cut;
+use super::super::draft::{
+    Draft, Said, expected_duration_unsaid, literal, timeout_unsaid, user_unsaid,
+};
 use super::super::names::{Names, of_source};
-use super::super::{Asked, Undecided};
+use super::super::{Asked, Misses, Undecided, WRITE_HOURS};
+use super::judged;
 
 /// The group of what names none.
 pub(super) const GROUP: &str = "DEFAULT";
@@ -65,26 +68,6 @@ pub(super) enum Fires {
     Other(String),
 }
 
-/// Why a trigger is no job of Matins.
-pub(super) enum Misses {
-    Told {
-        kind: Kind,
-        why: String,
-        remedy: String,
-    },
-    Undecided(Undecided),
-}
-
-fn not_carried(why: impl Into<String>, remedy: impl Into<String>) -> Misses {
-    Misses::Told {
-        kind: Kind::NotCarriedOver,
-        why: why.into(),
-        remedy: remedy.into(),
-    }
-}
-
-const WRITE_HOURS: &str = "write a manifest with the hours you want";
-
 pub(super) fn draft(
     trigger: &Trigger,
     job: Option<&Job>,
@@ -132,10 +115,7 @@ pub(super) fn draft(
         line: trigger.line,
         original: format!("trigger {}.{}", trigger.group, trigger.name),
         purpose,
-        owner: match &asked.owner {
-            Some(owner) => Said::new(owner, ""),
-            None => Said::new("unknown", "put the team that is asked"),
-        },
+        owner: asked.owner(None),
         cron,
         timezone,
         dialect,
@@ -154,8 +134,7 @@ pub(super) fn draft(
         retry: Said::new("{ at_most: 0 }", "Quartz tries nothing again"),
         exec,
         exec_remark,
-        user_remark: "user of the host that it runs as; without it, the one of the agent"
-            .to_owned(),
+        user_remark: user_unsaid(),
         was_off: trigger.is_off,
         decide,
         ..Draft::default()
@@ -165,7 +144,7 @@ pub(super) fn draft(
 struct When {
     cron: String,
     timezone: Said,
-    dialect: Option<&'static str>,
+    dialect: Dialect,
 }
 
 fn when(
@@ -188,11 +167,11 @@ fn when(
     match &trigger.fires {
         Fires::Cron(cron) => {
             let timezone = zone()?;
-            let cron = judged(cron.trim(), &timezone.value, decide)?;
+            let cron = judged(cron.trim(), Dialect::Quartz, &timezone.value, decide)?;
             Ok(When {
                 cron,
                 timezone,
-                dialect: Some("quartz"),
+                dialect: Dialect::Quartz,
             })
         }
         Fires::Simple {
@@ -200,7 +179,7 @@ fn when(
             interval_ms,
         } => {
             if *repeat >= 0 {
-                return Err(not_carried(
+                return Err(Misses::not_carried_over(
                     format!(
                         "it fires {} times and then is over",
                         repeat.saturating_add(1)
@@ -222,7 +201,7 @@ fn when(
                 return every(interval.saturating_mul(ms), asked);
             }
             let Some(cron) = calendar(*interval, &unit, trigger.start.as_deref()) else {
-                return Err(not_carried(
+                return Err(Misses::not_carried_over(
                     format!(
                         "it fires every {interval} {unit} from its start on, which no expression says"
                     ),
@@ -230,14 +209,14 @@ fn when(
                 ));
             };
             let timezone = zone()?;
-            let cron = judged(&cron, &timezone.value, decide)?;
+            let cron = judged(&cron, Dialect::Quartz, &timezone.value, decide)?;
             Ok(When {
                 cron,
                 timezone,
-                dialect: Some("quartz"),
+                dialect: Dialect::Quartz,
             })
         }
-        Fires::Other(kind) => Err(not_carried(
+        Fires::Other(kind) => Err(Misses::not_carried_over(
             format!("it is a trigger of the kind {kind}, which no expression says"),
             WRITE_HOURS,
         )),
@@ -247,7 +226,7 @@ fn when(
 /// An interval: it has no hour, and so the zone is no matter.
 fn every(interval_ms: i64, asked: &Asked) -> Result<When, Misses> {
     if interval_ms < 1000 || interval_ms % 1000 != 0 {
-        return Err(not_carried(
+        return Err(Misses::not_carried_over(
             format!("it fires every {interval_ms} ms, and Matins in whole seconds"),
             WRITE_HOURS,
         ));
@@ -259,7 +238,7 @@ fn every(interval_ms: i64, asked: &Asked) -> Result<When, Misses> {
             zone,
             "no matter: an interval, counted from when this version is in force",
         ),
-        dialect: None,
+        dialect: Dialect::Vixie,
     })
 }
 
@@ -282,14 +261,6 @@ fn calendar(interval: i64, unit: &str, start: Option<&str>) -> Option<String> {
         "YEAR" if day <= 28 => Some(format!("{time} {day} {} ?", start.month())),
         _ => None,
     }
-}
-
-fn judged(cron: &str, zone: &str, decide: &mut Vec<String>) -> Result<String, Misses> {
-    super::judged(cron, Dialect::Quartz, zone, decide).map_err(|(why, remedy)| Misses::Told {
-        kind: Kind::Bad,
-        why,
-        remedy,
-    })
 }
 
 /// What becomes of a late instant, and how many run. Quartz counts an instant as late after 60 s.

@@ -7,7 +7,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use super::super::account::{Account, Entry, Kind};
 use super::super::names::Names;
 use super::super::{Asked, Undecided};
-use super::trigger::{Fires, GROUP, Job, Misses, Trigger, draft};
+use super::trigger::{Fires, GROUP, Job, Trigger, draft};
 
 /// Most nodes of a document.
 const NODES_MAX: u32 = 1_000_000;
@@ -106,10 +106,8 @@ fn is_job(node: &Node) -> bool {
 }
 
 fn is_trigger(node: &Node) -> bool {
-    let parent = node
-        .parent()
-        .map(|parent| parent.tag_name().name().to_owned());
-    node.is_element() && parent.as_deref() == Some("trigger")
+    let is_in_trigger = |parent: Node| parent.tag_name().name() == "trigger";
+    node.is_element() && node.parent().is_some_and(is_in_trigger)
 }
 
 fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
@@ -271,13 +269,9 @@ impl Reader<'_, '_> {
     ) -> Result<(), Undecided> {
         let (line, through) = self.lines(node.parent().unwrap_or(node));
         let trigger = trigger_of(node, line);
-        let job = self
-            .jobs
-            .get(&(trigger.job.1.clone(), trigger.job.0.clone()));
-        fired
-            .entry((trigger.job.1.clone(), trigger.job.0.clone()))
-            .or_default()
-            .push(trigger.name.clone());
+        let key = (trigger.job.1.clone(), trigger.job.0.clone());
+        let job = self.jobs.get(&key);
+        fired.entry(key).or_default().push(trigger.name.clone());
         let shown = format!("trigger {}.{}", trigger.group, trigger.name);
         let entry = |kind| {
             let entry = Entry::new(kind, line, through, &shown)
@@ -290,13 +284,9 @@ impl Reader<'_, '_> {
                 _ => entry,
             }
         };
-        let file = account.file.clone();
-        match draft(&trigger, job, &file, asked, names) {
+        match draft(&trigger, job, &account.file, asked, names) {
             Ok(draft) => account.push_job(entry(Kind::Job), draft),
-            Err(Misses::Undecided(undecided)) => return Err(undecided),
-            Err(Misses::Told { kind, why, remedy }) => {
-                account.push(entry(kind).because(why, remedy));
-            }
+            Err(misses) => account.push_missed(entry, misses)?,
         }
         Ok(())
     }

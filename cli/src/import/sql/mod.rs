@@ -70,6 +70,18 @@ pub(crate) enum Value {
     Bytes,
 }
 
+/// A row's values by the names of its columns.
+pub(crate) type Columns = BTreeMap<String, Value>;
+
+/// What stands in a column, without blanks about it; nothing where it is empty.
+pub(crate) fn text<'a>(columns: &'a Columns, name: &str) -> Option<&'a str> {
+    columns
+        .get(name)?
+        .text()
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+}
+
 impl Value {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
@@ -82,7 +94,7 @@ impl Value {
 impl Row {
     /// Gives the values the names of columns, where it has none of its own: of these tables the one
     /// with as many columns.
-    pub(crate) fn named(&self, forms: &[&[&str]]) -> Option<BTreeMap<String, Value>> {
+    pub(crate) fn named(&self, forms: &[&[&str]]) -> Option<Columns> {
         let names: Vec<String> = match &self.columns {
             Some(columns) => columns.clone(),
             None => forms
