@@ -144,7 +144,7 @@ impl Misfortune {
                 _ => site.kill(&name)?,
             }
             if what == "rob" && name != COORDINATOR {
-                rob(&site.path(&name.replace("host", "data")))?;
+                rob(&site.directory().join(name.replace("host", "data")))?;
             }
             self.ills.push((until, Heal::Start(name)));
         }
