@@ -12,6 +12,7 @@ use crate::outcome::{PutKind, Refusal};
 use crate::predecessors::find_predecessors;
 use crate::rows::JobRow;
 use crate::tables::job::{find_job_named, manifest_of};
+use crate::tables::resource::check_uses;
 
 /// A job and what of it has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,7 @@ impl PutPreview {
             kind => kind,
         };
         if kind != PutKind::Unchanged {
+            check_uses(conn, manifest)?;
             find_predecessors(conn, manifest, job_id)?;
         }
         Ok(PutPreview { kind, standing })

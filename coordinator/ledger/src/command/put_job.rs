@@ -11,6 +11,7 @@ use crate::outcome::{Done, PutKind, Refusal};
 use crate::predecessors::find_predecessors;
 use crate::rows::{JobRow, VersionRow};
 use crate::tables::record::{Audit, On};
+use crate::tables::resource::check_uses;
 
 /// Creates a job, or puts a new version of it in force from `cut_over` on.
 ///
@@ -59,7 +60,7 @@ impl PutJob {
             return Ok(done(job, PutKind::Unchanged));
         }
         self.compare_version(&case)?;
-        context.check_uses(&self.manifest)?;
+        check_uses(context.conn, &self.manifest)?;
         let (job, kind) = match case {
             PutCase::Create => (self.create(context)?, PutKind::Created),
             PutCase::Revive(job) => (self.revive(context, job)?, PutKind::Revived),
@@ -290,17 +291,12 @@ mod tests {
     use super::*;
     use crate::command::DeleteJob;
     use crate::rows::RunState;
-    use crate::testing::{Bed, MINUTE, fire, manifest, run_at};
+    use crate::testing::{self, Bed, MINUTE, fire, manifest, run_at};
 
     fn put(name: &str, yaml: &str, cut_over: i64) -> PutJob {
         PutJob {
-            shards: None,
-
-            manifest: manifest(name, yaml),
             cut_over: WallMs(cut_over * MINUTE),
-            settle: None,
-            expected: None,
-            by: "ada".to_owned(),
+            ..testing::put(name, yaml)
         }
     }
 

@@ -36,13 +36,35 @@ pub(crate) fn list_resources(conn: &Connection) -> rusqlite::Result<Vec<Resource
         .collect()
 }
 
+fn find_resource(conn: &Connection, name: &ResourceName) -> rusqlite::Result<Option<ResourceRow>> {
+    conn.prepare_cached("SELECT name, capacity, in_use FROM resources WHERE name = ?1")?
+        .query_row([name.as_str()], read_resource)
+        .optional()
+}
+
+/// Refuses a manifest whose shards ask for what there is not, or for more than there ever is.
+pub(crate) fn check_uses(conn: &Connection, manifest: &Manifest) -> Result<(), Stop> {
+    for (name, &wanted) in &manifest.needs.uses {
+        let resource = name.clone();
+        let Some(known) = find_resource(conn, name)? else {
+            return Err(Refusal::UnknownResource { resource }.into());
+        };
+        if wanted > known.capacity {
+            let capacity = known.capacity;
+            return Err(Refusal::BeyondCapacity {
+                resource,
+                wanted,
+                capacity,
+            }
+            .into());
+        }
+    }
+    Ok(())
+}
+
 impl Context<'_> {
     pub(crate) fn resource(&self, name: &ResourceName) -> Result<Option<ResourceRow>, Stop> {
-        Ok(self
-            .conn
-            .prepare_cached("SELECT name, capacity, in_use FROM resources WHERE name = ?1")?
-            .query_row([name.as_str()], read_resource)
-            .optional()?)
+        Ok(find_resource(self.conn, name)?)
     }
 
     pub(crate) fn write_resource(&mut self, row: &ResourceRow) -> Result<(), Stop> {
@@ -75,26 +97,6 @@ impl Context<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// Refuses a manifest whose shards ask for what there is not, or for more than there ever is.
-    pub(crate) fn check_uses(&self, manifest: &Manifest) -> Result<(), Stop> {
-        for (name, &wanted) in &manifest.needs.uses {
-            let resource = name.clone();
-            let Some(known) = self.resource(name)? else {
-                return Err(Refusal::UnknownResource { resource }.into());
-            };
-            if wanted > known.capacity {
-                let capacity = known.capacity;
-                return Err(Refusal::BeyondCapacity {
-                    resource,
-                    wanted,
-                    capacity,
-                }
-                .into());
-            }
-        }
-        Ok(())
     }
 
     /// Takes units for a lease, or refuses because too little is left.

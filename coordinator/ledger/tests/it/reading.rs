@@ -371,7 +371,6 @@ fn a_put_is_previewed_as_it_then_comes() {
     let settled = |manifest: &jobs::Manifest, before: Option<u32>| {
         let put = PutJob {
             shards: None,
-
             manifest: manifest.clone(),
             cut_over: WallMs(0),
             settle: before.map(|version| Settlement {
@@ -385,11 +384,17 @@ fn a_put_is_previewed_as_it_then_comes() {
         at(0, Command::PutJob(Box::new(put)))
     };
     let a = |shards| manifest("t/a", shards, "queue", true);
+    let uses_what_is_not_there = || {
+        let mut manifest = a(4);
+        manifest.needs.uses.insert("db".parse().unwrap(), 1);
+        manifest
+    };
     let mut previewed = Vec::new();
     for manifest in [
         a(1),
         a(1),
         a(2),
+        uses_what_is_not_there(),
         renamed("t/a", "t/b"),
         a(3),
         renamed("t/never", "t/c"),
@@ -418,6 +423,7 @@ fn a_put_is_previewed_as_it_then_comes() {
             Some((PutKind::Created, None)),
             Some((PutKind::Unchanged, Some(1))),
             Some((PutKind::Changed, Some(1))),
+            None,
             Some((PutKind::Renamed, Some(2))),
             None,
             Some((PutKind::Created, None)),
