@@ -2,7 +2,7 @@ use protocol::AgentName;
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
-use crate::outcome::{Done, Refusal};
+use crate::outcome::Done;
 use crate::rows::Cordon;
 use crate::tables::agent::Cordoned;
 use crate::tables::record::{Audit, On};
@@ -22,10 +22,7 @@ pub struct CordonAgent {
 
 impl CordonAgent {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let Some(mut agent) = context.agent_named(&self.name)? else {
-            let name = self.name.clone();
-            return Err(Refusal::NoAgentNamed { name }.into());
-        };
+        let mut agent = context.known_agent(&self.name)?;
         let agent_id = agent.row.agent_id;
         let changed = agent.row.cordon != Some(self.cordon);
         if !changed {
@@ -58,6 +55,7 @@ mod tests {
 
     use super::*;
     use crate::command::{Grant, UncordonAgent};
+    use crate::outcome::Refusal;
     use crate::testing::{Bed, attach, end, finish};
 
     fn cordon(name: &str, cordon: Cordon) -> CordonAgent {

@@ -25,7 +25,9 @@ impl Finish {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let token = self.token;
         let attempt = context.attempt_of(token, self.agent_id)?;
-        context.refuse_revoked(self.agent_id)?;
+        if let Some(agent) = context.agent(self.agent_id)? {
+            agent.refuse_revoked()?;
+        }
         if attempt.heard {
             return Err(Refusal::AlreadyEnded { token }.into());
         }

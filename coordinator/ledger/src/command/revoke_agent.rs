@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
 use crate::command::AlertKind;
-use crate::outcome::{Done, Refusal};
+use crate::outcome::Done;
 use crate::rows::Bar;
 use crate::tables::record::{Audit, On};
 
@@ -23,11 +23,8 @@ pub struct RevokeAgent {
 impl RevokeAgent {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let known = context.agent_named(&self.name)?;
-        if let Some(agent) = &known
-            && agent.row.barred == Some(Bar::Revoked)
-        {
-            let reason = agent.barred_reason.clone().unwrap_or_default();
-            return Err(Refusal::Revoked { reason }.into());
+        if let Some(agent) = &known {
+            agent.refuse_revoked()?;
         }
         let (by, reason) = (clip(&self.by), clip(&self.reason));
         let why = format!("by {by}: {reason}");
@@ -60,6 +57,7 @@ mod tests {
 
     use super::*;
     use crate::command::{Expire, Quarantine};
+    use crate::outcome::Refusal;
     use crate::testing::{Bed, attach, end, finish};
 
     fn revoke(name: &str) -> RevokeAgent {

@@ -3,8 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
 use crate::command::AlertKind;
-use crate::outcome::{Done, Refusal};
-use crate::rows::Bar;
+use crate::outcome::Done;
 use crate::tables::record::{Audit, On};
 
 /// An operator puts a host back into service. That ends a cordon, a drain and a quarantine: who has
@@ -18,14 +17,8 @@ pub struct UncordonAgent {
 
 impl UncordonAgent {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
-        let Some(mut agent) = context.agent_named(&self.name)? else {
-            let name = self.name.clone();
-            return Err(Refusal::NoAgentNamed { name }.into());
-        };
-        if agent.row.barred == Some(Bar::Revoked) {
-            let reason = agent.barred_reason.unwrap_or_default();
-            return Err(Refusal::Revoked { reason }.into());
-        }
+        let mut agent = context.known_agent(&self.name)?;
+        agent.refuse_revoked()?;
         let changed = agent.row.barred.is_some() || agent.row.cordon.is_some();
         if changed {
             agent.row.barred = None;
@@ -50,6 +43,7 @@ impl UncordonAgent {
 mod tests {
     use super::*;
     use crate::command::{Quarantine, RevokeAgent};
+    use crate::outcome::Refusal;
     use crate::testing::{Bed, attach};
 
     fn uncordon(name: &str) -> UncordonAgent {

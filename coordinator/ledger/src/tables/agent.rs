@@ -42,6 +42,14 @@ impl Agent {
             Bar::Revoked => Refusal::Revoked { reason },
         })
     }
+
+    /// The word of a revoked agent is worth nothing, and be it that its job succeeded.
+    pub(crate) fn refuse_revoked(&self) -> Result<(), Refusal> {
+        match self.refusal() {
+            Some(refusal @ Refusal::Revoked { .. }) => Err(refusal),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The state of an agent's host at one attach.
@@ -119,6 +127,12 @@ impl Context<'_> {
             .optional()?)
     }
 
+    /// The agent of a name that an operator has given: one that is there.
+    pub(crate) fn known_agent(&self, name: &AgentName) -> Result<Agent, Stop> {
+        let gone = || Refusal::NoAgentNamed { name: name.clone() };
+        Ok(self.agent_named(name)?.ok_or_else(gone)?)
+    }
+
     /// Writes an agent, be it new or known.
     pub(crate) fn write_agent(&mut self, agent: &Agent) -> Result<(), Stop> {
         let row = &agent.row;
@@ -171,15 +185,6 @@ impl Context<'_> {
         agent.barred_reason = Some(reason.to_owned());
         self.write_agent(&agent)?;
         Ok(agent.row.agent_id)
-    }
-
-    /// The word of a revoked agent is worth nothing, and be it that its job succeeded.
-    pub(crate) fn refuse_revoked(&self, agent_id: AgentId) -> Result<(), Stop> {
-        let agent = self.agent(agent_id)?;
-        match agent.as_ref().and_then(Agent::refusal) {
-            Some(refusal @ Refusal::Revoked { .. }) => Err(refusal.into()),
-            _ => Ok(()),
-        }
     }
 
     pub(crate) fn session(&self, session: SessionId) -> Result<Option<Session>, Stop> {
