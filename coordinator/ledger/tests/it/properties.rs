@@ -9,7 +9,7 @@ use protocol::{Rule, Rules, RunId, Token};
 use crate::generate::{Choices, Past, choices, proposal};
 
 /// The rules that are looked up while a command is applied.
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 27] = [
     Rule::FireComparesAndSwaps,
     Rule::RunAndWatermarkTogether,
     Rule::PutSettlesOwedInstants,
@@ -27,7 +27,16 @@ const RULES: [Rule; 18] = [
     Rule::ReceiptCountsWithCurrentToken,
     Rule::StaleReceiptChangesNothing,
     Rule::LeaseEndsByReceiptOrExpiry,
-    Rule::GrantBeforeWord,
+    Rule::PauseJudgedInApply,
+    Rule::ResumeSkipsThePast,
+    Rule::ConditionsJudgedInApply,
+    Rule::CatchUpTakesTurns,
+    Rule::RedoNeedsHarmless,
+    Rule::PersonIsReminded,
+    Rule::ResourcesBounded,
+    Rule::CordonHolds,
+    Rule::SweepProvesItsOwnBoot,
+    Rule::FlappingAlarm,
 ];
 
 /// A ledger that is told one generated command after another.
