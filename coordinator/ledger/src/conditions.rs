@@ -234,7 +234,8 @@ mod tests {
     use crate::command::{
         Admit, CancelRun, Confirm, Decision, Fire, Rerun, RerunScope, Verdict as Answer,
     };
-    use crate::testing::{Bed, MINUTE, attach, end, finish, fire, manual, run_at};
+    use crate::outcome::Done;
+    use crate::testing::{Bed, MINUTE, attach, end, finish, fire, late_at, manual, run_at};
 
     const HOUR: i64 = 60;
 
@@ -272,19 +273,14 @@ mod tests {
                 trigger: Trigger::Scheduled,
                 start_deadline: Some(DurationMs(MINUTE)),
             };
-            self.bed.ok(Fire {
+            let fired = self.bed.ok(Fire {
                 decisions: vec![decision],
                 ..fire(job_id, 1, from, minute * MINUTE, [])
             });
-            *self
-                .bed
-                .store
-                .working_set()
-                .unwrap()
-                .runs
-                .keys()
-                .max()
-                .unwrap()
+            match fired {
+                Done::Fired { runs } => runs[0].0,
+                other => panic!("{other:?}"),
+            }
         }
 
         /// Ends a run in this state.
@@ -540,22 +536,13 @@ mod tests {
         assert_eq!(pair.judge(second), "ready");
     }
 
-    fn late(minute: i64) -> Decision {
-        Decision::Run {
-            fire_time: WallMs(minute * MINUTE),
-            nominal: Vec::new(),
-            trigger: Trigger::CatchUp,
-            start_deadline: None,
-        }
-    }
-
     #[test]
     fn catch_up_runs_go_oldest_first_so_many_at_once() {
         let mut bed = Bed::new();
         let job = bed.job("overlap: allow\ncatch_up: { at_most: 5, concurrency: 2 }");
         let agent = bed.attach(attach("h1"));
         bed.ok(Fire {
-            decisions: (1..=5).map(late).chain([run_at(6)]).collect(),
+            decisions: (1..=5).map(late_at).chain([run_at(6)]).collect(),
             ..fire(job, 1, WallMs(0), 6 * MINUTE, [])
         });
         let states = |bed: &Bed| bed.view("SELECT state FROM run_view ORDER BY fire_time");
@@ -581,7 +568,7 @@ mod tests {
         let mut bed = Bed::without(Rule::CatchUpTakesTurns);
         let job = bed.job("overlap: allow\ncatch_up: { at_most: 2 }");
         bed.ok(Fire {
-            decisions: vec![late(1), late(2)],
+            decisions: vec![late_at(1), late_at(2)],
             ..fire(job, 1, WallMs(0), 2 * MINUTE, [])
         });
         assert_eq!(bed.state(RunId(2)), "ready");

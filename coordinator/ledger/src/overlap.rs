@@ -103,9 +103,9 @@ mod tests {
     use protocol::{JobId, SessionId, WallMs};
 
     use super::*;
-    use crate::command::{Admit, CancelRun, Confirm, Decision, Fire, Rerun, RerunScope, Verdict};
+    use crate::command::{Admit, CancelRun, Confirm, Fire, Rerun, RerunScope, Verdict};
     use crate::outcome::{Done, Refusal};
-    use crate::testing::{Bed, MINUTE, attach, end, finish, fire, manual, run_at};
+    use crate::testing::{Bed, MINUTE, attach, end, finish, fire, late_at, manual, run_at};
 
     fn admit(run: i64) -> Admit {
         Admit { run_id: RunId(run) }
@@ -311,19 +311,8 @@ mod tests {
     #[test]
     fn a_late_fire_that_is_caught_up_with_waits_where_another_would_be_skipped() {
         let (mut bed, job, agent, token) = running("overlap: forbid");
-        let late = match run_at(2) {
-            Decision::Run {
-                fire_time, nominal, ..
-            } => Decision::Run {
-                fire_time,
-                nominal,
-                trigger: Trigger::CatchUp,
-                start_deadline: None,
-            },
-            other => other,
-        };
         bed.ok(Fire {
-            decisions: vec![late, run_at(3)],
+            decisions: vec![late_at(2), run_at(3)],
             ..fire(job, 1, WallMs(MINUTE), 3 * MINUTE, [])
         });
         assert_eq!(states(&bed), ["running", "waiting", "skipped"]);

@@ -241,6 +241,16 @@ pub(crate) fn run_at(minute: i64) -> Decision {
     }
 }
 
+/// One that is caught up with, without a deadline.
+pub(crate) fn late_at(minute: i64) -> Decision {
+    Decision::Run {
+        fire_time: WallMs(minute * MINUTE),
+        nominal: Vec::new(),
+        trigger: Trigger::CatchUp,
+        start_deadline: None,
+    }
+}
+
 /// A run by hand, of no instant.
 pub(crate) fn manual(job_id: JobId) -> ManualRun {
     ManualRun {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use coordinator_core::{Request, RequestError};
 use ledger::command::{Command, Decision, GapReason};
 use ledger::{Done, Refusal, RunState};
-use protocol::attempt::{AttemptOutcome, Trigger};
+use protocol::attempt::{AttemptOutcome, Trigger, Work};
 use protocol::message::CoordinatorBody;
 use protocol::{DurationMs, JobId, RunId};
 
-use crate::bench::{Bench, job_name, run_now};
+use crate::bench::{Bench, Host, job_name, run_now};
 
 const EVERY_10S: &str = "schedule: { cron: \"@every 10s\", timezone: Etc/UTC }";
 const HOUR: i64 = 3_600_000;
@@ -36,6 +36,16 @@ fn redo(run_id: RunId, force: bool) -> Request {
         reason: "the rates were wrong".to_owned(),
         force,
     }
+}
+
+/// What the host was told to run first, since it was last asked.
+fn work_told(bench: &mut Bench, host: Host) -> Box<Work> {
+    let mut said = bench.heard(host.conn).into_iter();
+    let work = said.find_map(|said| match said {
+        CoordinatorBody::Start { work, .. } => Some(work),
+        _ => None,
+    });
+    work.expect("something to run")
 }
 
 #[test]
@@ -156,14 +166,8 @@ fn a_run_by_hand_takes_the_parameters_that_its_manifest_names() {
         "{refused:?}"
     );
     assert!(bench.asked(with("region")).is_ok());
-    let exec = bench
-        .heard(host.conn)
-        .into_iter()
-        .find_map(|said| match said {
-            CoordinatorBody::Start { work, .. } => Some(work.exec),
-            _ => None,
-        });
-    assert_eq!(exec.unwrap(), ["/bin/echo", "west", "today"]);
+    let work = work_told(&mut bench, host);
+    assert_eq!(work.exec, ["/bin/echo", "west", "today"]);
     assert_eq!(bench.detail(RunId(1)).run.params["region"], "west");
 }
 
@@ -185,14 +189,7 @@ fn a_redo_does_all_of_it_again_and_says_so_to_its_host() {
     ));
     bench.heard(host.conn);
     assert!(bench.asked(redo(run, true)).is_ok());
-    let work = bench
-        .heard(host.conn)
-        .into_iter()
-        .find_map(|said| match said {
-            CoordinatorBody::Start { work, .. } => Some(work),
-            _ => None,
-        });
-    let work = work.unwrap();
+    let work = work_told(&mut bench, host);
     assert_eq!((work.trigger, work.attempt), (Trigger::Redo, 1));
     assert!(work.redo > Some(token.0) && work.fence > work.redo);
 }

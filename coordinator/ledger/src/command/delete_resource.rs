@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
     use crate::command::{Grant, PutJob, PutResource};
-    use crate::testing::{Bed, attach, end, finish, manifest};
+    use crate::testing::{self, Bed, attach, end, finish};
 
     fn delete(name: &str) -> DeleteResource {
         DeleteResource {
@@ -53,14 +53,7 @@ mod tests {
     }
 
     fn put(yaml: &str) -> PutJob {
-        PutJob {
-            manifest: manifest("team/job", yaml),
-            shards: None,
-            cut_over: protocol::WallMs(0),
-            settle: None,
-            expected: None,
-            by: "ada".to_owned(),
-        }
+        testing::put("team/job", yaml)
     }
 
     #[test]

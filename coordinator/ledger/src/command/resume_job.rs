@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::command::{DeleteJob, GapReason, PauseJob, PutJob};
     use crate::outcome::{PutKind, Refusal};
-    use crate::testing::{Bed, MINUTE, manifest, run_at};
+    use crate::testing::{self, Bed, MINUTE, run_at};
 
     fn pause(bed: &mut Bed, job_id: JobId) {
         bed.ok(PauseJob {
@@ -174,13 +174,9 @@ mod tests {
         let job = bed.job("");
         pause(&mut bed, job);
         let put = |settle| PutJob {
-            shards: None,
-
-            manifest: manifest("team/other", "renamed_from: team/job"),
             cut_over: WallMs(50 * MINUTE),
             settle: Some(settle),
-            expected: None,
-            by: "ada".to_owned(),
+            ..testing::put("team/other", "renamed_from: team/job")
         };
         // Computed before the pause: what it would run must not.
         let runs = Settlement {
