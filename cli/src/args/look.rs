@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use ledger::RunState;
 use protocol::{AgentName, DurationMs, JobName, RunId, Token, WallMs};
 
 use super::{Asking, Text, parse_length};
@@ -44,8 +45,8 @@ pub(crate) enum Get {
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         to: Option<WallMs>,
         /// Only in this state
-        #[arg(long, value_name = "STATE", value_enum)]
-        state: Option<RunState>,
+        #[arg(long, value_name = "STATE", value_parser = RunState::ALL.map(RunState::as_str))]
+        state: Option<String>,
         #[command(flatten)]
         limit: Limit,
         #[command(flatten)]
@@ -109,20 +110,6 @@ pub(crate) struct Limit {
     /// At most so many
     #[arg(long = "limit", value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rows: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub(crate) enum RunState {
-    Waiting,
-    Ready,
-    Running,
-    NeedsConfirmation,
-    Succeeded,
-    Failed,
-    Cancelled,
-    Skipped,
-    Missed,
 }
 
 #[derive(Args, Debug)]

@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use clap::ValueEnum;
 use protocol::api::{Agent, Alert, AuditEntry, Job, Resource, Run};
 use protocol::{JobName, WallMs};
 
-use crate::args::{Get, Limit, Listing, RunState};
+use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
 use crate::clock::{rough, to_the_second};
 use crate::commands::{shards_done, took};
@@ -47,7 +46,7 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             query.add("agent", agent.as_ref());
             query.add("from", from.map(WallMs::to_rfc3339));
             query.add("to", to.map(WallMs::to_rfc3339));
-            query.add("state", state.map(state_word));
+            query.add("state", state.as_ref());
             show(listing, |client| {
                 let rows = limit.rows as usize;
                 let (runs, more) = client.list("/api/v1/runs", &query.0, rows)?;
@@ -140,14 +139,6 @@ fn say_where_cut_off(page: Page, listing: &Listing, rows: usize, more: bool) -> 
         count(rows as u64, "row")
     );
     page.saying(listing.asking.output, text)
-}
-
-fn state_word(state: RunState) -> String {
-    let value = state.to_possible_value();
-    value
-        .expect("no state is left out of the values")
-        .get_name()
-        .to_owned()
 }
 
 fn jobs(client: &Client, listing: &Listing, query: &Query, limit: Limit) -> Result<Page, Failure> {
