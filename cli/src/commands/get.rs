@@ -15,7 +15,7 @@ use crate::paint::{Tone, toned};
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
 
 /// Most alerts that can be asked for.
-const ALERTS_MAX: u32 = 1000;
+const ALERTS_MAX: usize = 1000;
 
 pub(crate) fn get(what: &Get) -> Result<(), Failure> {
     match what {
@@ -165,16 +165,19 @@ fn alerts(
     all: bool,
     limit: Limit,
 ) -> Result<Page, Failure> {
-    // Those of one job are chosen here, from as many as there are to have.
+    let rows_max = limit.rows as usize;
+    // Those of one job are chosen here, from as many as there are to have; otherwise one beyond
+    // what is shown says whether there are more.
     let asked = match job {
         Some(_) => ALERTS_MAX,
-        None => limit.rows.min(ALERTS_MAX),
+        None => ALERTS_MAX.min(rows_max + 1),
     };
     let query = [("limit", asked.to_string()), ("all", all.to_string())];
     let mut alerts: Vec<Alert> = client.get("/api/v1/alerts", &query)?;
+    let is_capped = alerts.len() == ALERTS_MAX;
     alerts.retain(|alert| job.is_none() || alert.job.as_ref() == job);
-    let more = alerts.len() >= limit.rows as usize;
-    alerts.truncate(limit.rows as usize);
+    let more = alerts.len() > rows_max || is_capped;
+    alerts.truncate(rows_max);
     let format = listing.asking.output;
     let page = format.page(&alerts, |room| alerts_text(&alerts, room));
     Ok(match alerts.as_slice() {

@@ -340,6 +340,28 @@ fn every_list_is_written_in_every_form() {
 }
 
 #[test]
+fn a_list_of_alerts_is_called_cut_off_only_where_it_is() {
+    let house = House::new();
+    for host in ["host-8", "host-9"] {
+        let revoke = ["agent", "revoke", host, "--reason", "x"];
+        house.matins(&revoke).done();
+    }
+    for (limit, rows, expected) in [("1", 1, true), ("2", 2, false), ("3", 2, false)] {
+        let said = house.matins(&["get", "alerts", "--limit", limit]);
+        assert_eq!(
+            said.stdout.matches("agent_revoked").count(),
+            rows,
+            "{said:?}"
+        );
+        assert_eq!(
+            said.stderr.contains("--limit shows more"),
+            expected,
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
 fn a_watch_on_a_pipe_writes_again_what_has_changed_and_ends_by_interrupt() {
     let house = House::new();
     house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
