@@ -16,17 +16,14 @@ pub(crate) fn in_order(manifests: Vec<Manifest>) -> Vec<Manifest> {
     let mut order = Vec::with_capacity(manifests.len());
     let mut seen = BTreeSet::new();
     for first in 0..manifests.len() {
-        // A stack of its own: a chain of manifests is as long as its owners like.
-        let mut stack = vec![(first, 0)];
-        seen.insert(first);
-        if order.contains(&first) {
+        if !seen.insert(first) {
             continue;
         }
+        // A stack of its own: a chain of manifests is as long as its owners like.
+        let mut stack = vec![(first, 0)];
         while let Some((at, looked_at)) = stack.pop() {
             let Some(waited_for) = manifests[at].after.get(looked_at) else {
-                if !order.contains(&at) {
-                    order.push(at);
-                }
+                order.push(at);
                 continue;
             };
             stack.push((at, looked_at + 1));
