@@ -200,16 +200,12 @@ impl Client {
             next = next_page(&answer);
             let page: Vec<T> = self.read(Ok(answer), Effect::None)?;
             rows.extend(page);
-            if rows.len() > rows_max || next.is_none() {
-                break;
-            }
-            if rows.len() == rows_max {
-                return Ok((rows, true));
+            if rows.len() >= rows_max || next.is_none() {
+                let more = rows.len() > rows_max || next.is_some();
+                rows.truncate(rows_max);
+                return Ok((rows, more));
             }
         }
-        let more = rows.len() > rows_max;
-        rows.truncate(rows_max);
-        Ok((rows, more))
     }
 
     /// All rows of a list.
