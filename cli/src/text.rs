@@ -189,10 +189,8 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 /// even where that is longer.
 pub(crate) fn wrap_prose(text: &str, width: usize) -> Vec<String> {
     lines_of(text, |rest| {
-        let end = line_end(rest, width)?;
-        Some(end)
-            .map(|end| outside_of_code(rest, end))
-            .filter(|&end| end < rest.len())
+        let end = outside_of_code(rest, line_end(rest, width)?);
+        (end < rest.len()).then_some(end)
     })
 }
 
@@ -263,24 +261,22 @@ fn line_end(text: &str, width: usize) -> Option<usize> {
 
 /// The text with characters that a terminal would obey written as escapes.
 pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() && c != '\n' {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
+    escaped(text, |c| c.is_control() && c != '\n')
 }
 
 /// What a program printed, with everything written as escapes that a terminal would obey or that
 /// would show text in another order than it has. Tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
+    escaped(text, |c| {
+        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        reorders || c.is_control() && c != '\t'
+    })
+}
+
+fn escaped(text: &str, is_unwanted: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if reorders || c.is_control() && c != '\t' {
+        if is_unwanted(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);
