@@ -1,12 +1,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use chrono_tz::Tz;
 use protocol::api::{Attempt, RunDetail, Shard};
 use protocol::attempt::{AttemptOutcome, Exit};
 use protocol::{DurationMs, WallMs};
 
 use super::Facts;
-use crate::clock::rough;
+use crate::clock::{rough, time_of_day};
 use crate::commands::shards_done;
 use crate::output::Room;
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
@@ -195,11 +196,7 @@ fn attempt_row(shard: &Shard, i: usize, now: WallMs, executions: usize) -> Vec<S
 
 /// The time of day in UTC: the date is the run's.
 fn clock_time(at: WallMs) -> String {
-    let text = at.to_rfc3339();
-    match text.split_once('T') {
-        Some((_, time)) => time.chars().take(8).chain(['Z']).collect(),
-        None => text,
-    }
+    format!("{}Z", time_of_day(at, Tz::UTC))
 }
 
 pub(crate) fn outcome(attempt: &Attempt) -> String {
