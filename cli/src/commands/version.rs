@@ -1,11 +1,10 @@
 //! `matins version`: of this program, and of the coordinator it talks to.
 
 use protocol::api::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::Version;
 use crate::failure::Failure;
-use crate::output::Page;
 
 const OWN: &str = env!("CARGO_PKG_VERSION");
 
@@ -17,25 +16,24 @@ pub(crate) fn version(options: &Version) -> Result<(), Failure> {
     });
     let page = match asked {
         Ok((url, status)) => {
-            let data = json!({
-                "version": OWN,
-                "tzdata": jobs::tzdata_version(),
-                "coordinator": {"url": url, "status": status},
-            });
+            let data = data(&json!({"url": url, "status": status}));
             output.page(&data, |_| both(&url, &status))
         }
         Err(Failure::Told(told)) => {
-            let data = json!({
-                "version": OWN,
-                "tzdata": jobs::tzdata_version(),
-                "coordinator": null,
-            });
-            let page: Page = output.page(&data, |_| own());
+            let page = output.page(&data(&Value::Null), |_| own());
             page.saying(output, format!("no coordinator: {}", told.why))
         }
         Err(failure) => return Err(failure),
     };
     page.print()
+}
+
+fn data(coordinator: &Value) -> Value {
+    json!({
+        "version": OWN,
+        "tzdata": jobs::tzdata_version(),
+        "coordinator": coordinator,
+    })
 }
 
 fn own() -> String {
