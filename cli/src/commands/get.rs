@@ -8,11 +8,11 @@ use protocol::{JobName, WallMs};
 use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
 use crate::clock::{rough, to_the_second};
-use crate::commands::{shards_done, took};
+use crate::commands::{cut_off, shards_done, took};
 use crate::failure::Failure;
 use crate::output::{Page, Room};
 use crate::paint::{Tone, toned};
-use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
+use crate::text::{LINE_WIDTH, Table, printable, wrap};
 
 /// Most alerts that can be asked for.
 const ALERTS_MAX: usize = 1000;
@@ -134,11 +134,7 @@ fn say_where_cut_off(page: Page, listing: &Listing, rows: usize, more: bool) -> 
     if !more {
         return page;
     }
-    let text = format!(
-        "the first {} only; --limit shows more",
-        count(rows as u64, "row")
-    );
-    page.saying(listing.asking.output, text)
+    page.saying(listing.asking.output, cut_off(rows))
 }
 
 fn jobs(client: &Client, listing: &Listing, query: &Query, limit: Limit) -> Result<Page, Failure> {

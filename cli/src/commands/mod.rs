@@ -25,6 +25,7 @@ use crate::client::Client;
 use crate::clock::{instant_of_local, rough};
 use crate::failure::Failure;
 use crate::subject::{RunRef, When};
+use crate::text::count;
 
 /// Who asks: the user that this process runs as.
 pub(crate) fn asking_user() -> String {
@@ -112,4 +113,12 @@ fn shards_done(run: &Run) -> String {
 fn took(run: &Run) -> String {
     run.ended_at
         .map_or_else(String::new, |end| rough(end - run.admitted_at))
+}
+
+/// Said of a list that has more rows than were asked for.
+fn cut_off(rows: usize) -> String {
+    format!(
+        "the first {} only; --limit shows more",
+        count(rows as u64, "row")
+    )
 }

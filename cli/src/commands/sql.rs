@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use coordinator::LEDGER_FILE;
 use ledger::sql::{self, Cell, SqlError};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 use crate::args::{Rows, Sql};
-use crate::failure::{Failure, Status};
+use crate::clock::rough;
+use crate::commands::cut_off;
+use crate::failure::{Failure, Status, Told, chain};
 use crate::output::{Format, print, talk};
-use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
-
-const LEDGER_FILE: &str = "ledger.db";
+use crate::text::{LINE_WIDTH, Table, printable, wrap};
 
 /// One step of SQLite may itself take for ever. So long after its time a question is ended with
 /// this process; that it was only reading makes that harmless.
@@ -38,10 +39,7 @@ pub(crate) fn sql(options: &Sql) -> Result<(), Failure> {
     let answer = answer.map_err(|error| refused(&error, options))?;
     write(options.output, &answer)?;
     if answer.cut_off {
-        talk(&format!(
-            "the first {} only; --limit shows more",
-            count(answer.rows.len() as u64, "row")
-        ));
+        talk(&cut_off(answer.rows.len()));
     }
     Ok(())
 }
@@ -90,11 +88,8 @@ fn refused(error: &SqlError, options: &Sql) -> Failure {
         _ => Status::BadInput,
     };
     let why = match error {
-        SqlError::TooLong => format!(
-            "it took longer than {}",
-            crate::clock::rough(options.time_limit)
-        ),
-        error => crate::failure::chain(error),
+        SqlError::TooLong => format!("it took longer than {}", rough(options.time_limit)),
+        error => chain(error),
     };
     Failure::new(status, "asking the ledger", why, remedy)
 }
@@ -102,15 +97,14 @@ fn refused(error: &SqlError, options: &Sql) -> Failure {
 fn end_after(length: Duration) {
     thread::spawn(move || {
         thread::sleep(length);
-        let failure = Failure::failed(
-            "asking the ledger",
-            "one step of it took longer than it all may",
-            "ask for something simpler",
-        );
-        if let Failure::Told(told) = failure {
-            talk(&told.to_string());
-        }
-        process::exit(Status::Failed as i32);
+        let told = Told {
+            status: Status::Failed,
+            what: "asking the ledger".to_owned(),
+            why: "one step of it took longer than it all may".to_owned(),
+            remedy: "ask for something simpler".to_owned(),
+        };
+        talk(&told.to_string());
+        process::exit(told.status as i32);
     });
 }
 
