@@ -1,4 +1,4 @@
-//! `matins describe`: everything about one job or one run.
+//! `matins describe`: everything about one job, one run or one agent.
 
 mod agent;
 mod job;
@@ -44,6 +44,9 @@ struct Facts {
     text: String,
 }
 
+/// Space before a label.
+const INDENT: usize = 2;
+
 /// Width of a label with the space after it.
 const LABEL_WIDTH: usize = 13;
 
@@ -55,12 +58,12 @@ impl Facts {
     }
 
     fn add(&mut self, label: &str, text: &str) {
-        for (i, line) in wrap(&printable(text), LINE_WIDTH - LABEL_WIDTH - 2)
+        for (i, line) in wrap(&printable(text), LINE_WIDTH - INDENT - LABEL_WIDTH)
             .iter()
             .enumerate()
         {
             let label = if i == 0 { label } else { "" };
-            let full = format!("  {label:<LABEL_WIDTH$}{line}");
+            let full = format!("{:INDENT$}{label:<LABEL_WIDTH$}{line}", "");
             self.text.push_str(full.trim_end());
             self.text.push('\n');
         }
@@ -68,13 +71,12 @@ impl Facts {
 
     /// The same where the text begins with the word of a state, or the label is one.
     fn add_state(&mut self, label: &str, text: &str) {
-        let end = text.find([',', ' ']).unwrap_or(text.len());
-        let (word, rest) = text.split_at(end);
+        let word = &text[..text.find([',', ' ']).unwrap_or(text.len())];
         let tone = Tone::of(word).or_else(|| Tone::of(label));
-        let before = self.text.len();
+        let place = self.text.len() + INDENT + LABEL_WIDTH;
         self.add(label, text);
-        if let Some(place) = self.text[before..].find(&format!("{word}{rest}")) {
-            let place = before + place;
+        let shown_there = self.text.get(place..);
+        if shown_there.is_some_and(|shown| shown.starts_with(word)) {
             let shown = toned(word, tone);
             self.text.replace_range(place..place + word.len(), &shown);
         }
