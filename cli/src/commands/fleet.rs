@@ -11,8 +11,8 @@ use protocol::api::{
 
 use crate::args::{self, Asking, Cordon, Drain, Uncordon};
 use crate::client::Client;
-use crate::commands::asking_user;
 use crate::commands::get::resources_table;
+use crate::commands::{agent_path, asking_user};
 use crate::failure::{Failure, Status};
 use crate::output::talk;
 use crate::paint::{Tone, toned};
@@ -21,6 +21,9 @@ use crate::text::count;
 
 /// How often a drain looks whether anything runs there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Looks in a row that a coordinator may miss which starts again.
+const MISSED_MAX: u32 = 60;
 
 /// Shards that are named before a drain.
 const NAMED_MAX: usize = 5;
@@ -31,14 +34,14 @@ pub(crate) fn cordon(options: &Cordon) -> Result<(), Failure> {
         reason: options.reason.clone(),
     };
     let client = options.asking.target.find()?;
-    let answer = client.post(&format!("{}/cordon", path_of(&options.host)), &request)?;
+    let answer = client.post(&format!("{}/cordon", agent_path(&options.host)), &request)?;
     tell(&options.asking, &answer)
 }
 
 pub(crate) fn uncordon(options: &Uncordon) -> Result<(), Failure> {
     let request = UncordonRequest { by: asking_user() };
     let client = options.asking.target.find()?;
-    let answer = client.post(&format!("{}/uncordon", path_of(&options.host)), &request)?;
+    let answer = client.post(&format!("{}/uncordon", agent_path(&options.host)), &request)?;
     tell(&options.asking, &answer)
 }
 
@@ -52,7 +55,7 @@ pub(crate) fn drain(options: &Drain) -> Result<(), Failure> {
         by: asking_user(),
         reason: options.reason.clone(),
     };
-    let path = path_of(&options.host);
+    let path = agent_path(&options.host);
     let mut answer: AgentAnswer = client.post(&format!("{path}/drain"), &request)?;
     if !options.no_wait {
         answer = wait_until_empty(&client, &options.host, answer)?;
@@ -62,7 +65,7 @@ pub(crate) fn drain(options: &Drain) -> Result<(), Failure> {
 
 /// What is interrupted and may not run a second time unasked is a person's from then on.
 fn say_what_goes_to_a_person(client: &Client, options: &Drain) -> Result<(), Failure> {
-    let detail: AgentDetail = client.get(&path_of(&options.host), &[])?;
+    let detail: AgentDetail = client.get(&agent_path(&options.host), &[])?;
     let leases = detail.leases.iter();
     let unsafe_ones: Vec<&AgentLease> = leases.filter(|lease| !lease.safe).collect();
     if unsafe_ones.is_empty() {
@@ -98,16 +101,16 @@ fn wait_until_empty(
     mut answer: AgentAnswer,
 ) -> Result<AgentAnswer, Failure> {
     let mut progress = Progress::new();
-    let mut unreachable_for = 0;
+    let mut missed = 0;
     while answer.leased > 0 {
         progress.show(&format!(
             "{host} is drained when {} more have ended; ^C stops waiting, not the drain",
             count(u64::from(answer.leased), "shard")
         ));
         thread::sleep(LOOK_AGAIN);
-        match client.get::<AgentDetail>(&path_of(host), &[]) {
+        match client.get::<AgentDetail>(&agent_path(host), &[]) {
             Ok(detail) => {
-                unreachable_for = 0;
+                missed = 0;
                 answer = AgentAnswer {
                     agent: detail.agent.agent,
                     state: detail.agent.state,
@@ -116,9 +119,9 @@ fn wait_until_empty(
             }
             // A coordinator that starts again is waited for.
             Err(Failure::Told(told))
-                if told.status == Status::Unreachable && unreachable_for < 60 =>
+                if told.status == Status::Unreachable && missed < MISSED_MAX =>
             {
-                unreachable_for += 1;
+                missed += 1;
             }
             Err(failure) => return Err(failure),
         }
@@ -139,7 +142,7 @@ pub(crate) fn revoke(name: &AgentName, reason: String, asking: &Asking) -> Resul
         by: asking_user(),
         reason,
     };
-    let answer: RevokeAnswer = client.post(&format!("{}/revoke", path_of(name)), &request)?;
+    let answer: RevokeAnswer = client.post(&format!("{}/revoke", agent_path(name)), &request)?;
     if !answer.known {
         talk(&format!(
             "no agent of this name has ever attached; see that {name} is spelt as its certificate \
@@ -208,10 +211,6 @@ fn tell(asking: &Asking, answer: &AgentAnswer) -> Result<(), Failure> {
         let state = toned(&answer.state, Tone::of(&answer.state));
         format!("{} {state}, {runs}\n", answer.agent)
     })
-}
-
-fn path_of(host: &AgentName) -> String {
-    format!("/api/v1/agents/{host}")
 }
 
 fn resource_path(name: &str) -> String {

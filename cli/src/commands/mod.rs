@@ -19,7 +19,7 @@ use chrono::NaiveDateTime;
 use jobs::{Manifest, Schedule};
 use nix::unistd::{User, getuid};
 use protocol::api::{JobDetail, Run, RunDetail};
-use protocol::{JobName, WallMs};
+use protocol::{AgentName, JobName, WallMs};
 
 use crate::client::Client;
 use crate::clock::{instant_of_local, rough};
@@ -39,6 +39,10 @@ pub(crate) fn asking_user() -> String {
 
 fn path_of(job: &JobName) -> String {
     format!("/api/v1/jobs/{}/{}", job.namespace(), job.name())
+}
+
+fn agent_path(agent: &AgentName) -> String {
+    format!("/api/v1/agents/{agent}")
 }
 
 fn find_run(client: &Client, run: &RunRef) -> Result<RunDetail, Failure> {

@@ -9,7 +9,7 @@ use protocol::api::{AgentDetail, JobDetail};
 use crate::args::Describe;
 use crate::client::Client;
 use crate::clock::now;
-use crate::commands::{find_run, path_of};
+use crate::commands::{agent_path, find_run, path_of};
 use crate::failure::Failure;
 use crate::output::Page;
 use crate::paint::{Tone, toned};
@@ -33,7 +33,7 @@ fn look(options: &Describe, client: &Client) -> Result<Page, Failure> {
             format.page(&detail, |room| run::show(&detail, now(), room))
         }
         Thing::Agent(agent) => {
-            let detail: AgentDetail = client.get(&format!("/api/v1/agents/{agent}"), &[])?;
+            let detail: AgentDetail = client.get(&agent_path(agent), &[])?;
             format.page(&detail, |room| agent::show(&detail, now(), room))
         }
     })
