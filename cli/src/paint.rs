@@ -29,12 +29,11 @@ impl Tone {
     pub(crate) fn of(word: &str) -> Option<Tone> {
         let end = word.find(|c: char| !c.is_ascii_alphabetic() && c != '_');
         Some(match &word[..end.unwrap_or(word.len())] {
-            "succeeded" | "fine" | "trusted" | "created" | "changed" | "revived" => Tone::Good,
-            "failed" | "needs_" | "needs_confirmation" | "confirmation" | "missed" | "lost"
-            | "timed_out" | "quarantined" | "revoked" | "never" | "half" | "cut" | "ran"
-            | "refused" | "held" | "died" | "stands" => Tone::Bad,
-            "waiting" | "skipped" | "cancelled" | "interrupted" | "never_started" | "partial"
-            | "offline" | "cordoned" | "draining" | "paused" | "deleted" => Tone::Aside,
+            "succeeded" | "fine" | "created" | "changed" | "revived" => Tone::Good,
+            "failed" | "needs_" | "needs_confirmation" | "missed" | "lost" | "timed_out"
+            | "quarantined" | "revoked" | "never" | "half" | "cut" | "ran" | "refused" => Tone::Bad,
+            "waiting" | "skipped" | "cancelled" | "interrupted" | "never_started" | "offline"
+            | "cordoned" | "draining" | "paused" | "deleted" => Tone::Aside,
             "unchanged" => Tone::Faint,
             _ => return None,
         })
@@ -52,7 +51,12 @@ pub(crate) fn toned(text: &str, tone: Option<Tone>) -> String {
     }
 }
 
-/// The same for standard error.
+/// A state, an outcome or a verdict in its own tone.
+pub(crate) fn in_tone(word: &str) -> String {
+    toned(word, Tone::of(word))
+}
+
+/// [`toned`] for standard error.
 pub(crate) fn toned_talk(text: &str, tone: Tone) -> String {
     if wanted(io::stderr().is_terminal()) {
         in_colour(text, tone)

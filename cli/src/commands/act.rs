@@ -12,7 +12,7 @@ use crate::args::{Alerts, Asking, Cancel, Confirm, Pause, Redo, Rerun, Resume, R
 use crate::client::Client;
 use crate::commands::{asking_user, find_run, path_of};
 use crate::failure::Failure;
-use crate::paint::{Tone, toned};
+use crate::paint::in_tone;
 use crate::subject::RunRef;
 use crate::text::count;
 
@@ -179,8 +179,4 @@ fn tell(asking: &Asking, answer: &RunAnswer) -> Result<(), Failure> {
     asking.output.print(answer, |_| {
         format!("{} {}\n", answer.run, in_tone(&answer.state))
     })
-}
-
-fn in_tone(state: &str) -> String {
-    toned(state, Tone::of(state))
 }

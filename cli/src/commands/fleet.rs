@@ -15,7 +15,7 @@ use crate::commands::get::resources_table;
 use crate::commands::{agent_path, asking_user};
 use crate::failure::{Failure, Status};
 use crate::output::talk;
-use crate::paint::{Tone, toned};
+use crate::paint::in_tone;
 use crate::progress::Progress;
 use crate::text::count;
 
@@ -208,7 +208,7 @@ fn tell(asking: &Asking, answer: &AgentAnswer) -> Result<(), Failure> {
             0 => "nothing runs there".to_owned(),
             n => format!("{} there yet", count(u64::from(n), "shard")),
         };
-        let state = toned(&answer.state, Tone::of(&answer.state));
+        let state = in_tone(&answer.state);
         format!("{} {state}, {runs}\n", answer.agent)
     })
 }

@@ -12,7 +12,7 @@ use crate::clock::{in_zone_unless_utc, rough, to_the_second};
 use crate::commands::describe::run::outcome;
 use crate::commands::shards_done;
 use crate::output::Room;
-use crate::paint::{Tone, toned};
+use crate::paint::{Tone, in_tone, toned};
 use crate::text::{LINE_WIDTH, count, printable, wrap_prose};
 
 /// Shards that are told of.
@@ -81,7 +81,7 @@ impl Sections {
                 }
                 match toned_part.filter(|part| i + j == 0 && line.starts_with(part)) {
                     Some(part) => {
-                        self.text.push_str(&toned(part, Tone::of(part)));
+                        self.text.push_str(&in_tone(part));
                         self.text.push_str(&line[part.len()..]);
                     }
                     None => self.text.push_str(line),
