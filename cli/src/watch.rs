@@ -44,7 +44,7 @@ impl Watching {
             return look()?.print();
         };
         end_on_interrupt();
-        let pause = Duration::from_millis(pause.max(PAUSE_MIN).0.unsigned_abs());
+        let pause = pause.max(PAUSE_MIN);
         let mut face = if io::stdout().is_terminal() {
             Face::Screen
         } else {
@@ -61,7 +61,7 @@ impl Watching {
                 Err(failure) => return Err(failure),
             }
             is_first = false;
-            thread::sleep(pause);
+            thread::sleep(Duration::from_millis(pause.0.unsigned_abs()));
         }
     }
 }
@@ -73,7 +73,7 @@ enum Face {
 }
 
 impl Face {
-    fn show(&mut self, page: &Page, pause: Duration) -> Result<(), Failure> {
+    fn show(&mut self, page: &Page, pause: DurationMs) -> Result<(), Failure> {
         match self {
             Face::Screen => {
                 let whole = format!("{}{}", page.data, lines(&page.talk));
@@ -93,7 +93,7 @@ impl Face {
         }
     }
 
-    fn show_failure(&mut self, told: &Told, pause: Duration) -> Result<(), Failure> {
+    fn show_failure(&mut self, told: &Told, pause: DurationMs) -> Result<(), Failure> {
         let page = Page {
             data: String::new(),
             talk: vec![told.to_string()],
@@ -118,11 +118,11 @@ fn lines(texts: &[impl AsRef<str>]) -> String {
 }
 
 /// Draws from the upper left corner, as much as the screen holds.
-fn draw(text: &str, pause: Duration) -> Result<(), Failure> {
+fn draw(text: &str, pause: DurationMs) -> Result<(), Failure> {
     let height = terminal_size().map_or(24, |(_, Height(height))| usize::from(height));
     let head = format!(
         "every {}, last at {}; ^C ends it\n\n",
-        clock::rough(DurationMs(pause.as_millis() as i64)),
+        clock::rough(pause),
         clock::time_of_day(clock::now(), clock::local_zone())
     );
     print(&format!(
