@@ -87,7 +87,7 @@ fn command_line(pid: i32) -> String {
 }
 
 /// Cgroups of any hierarchy that this site's supervisors have made.
-fn cgroups(site: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn cgroups(site: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(site)?.filter_map(|entry| Some(entry.ok()?.path()));
     let names: Vec<String> = entries
         .filter(|path| path.is_dir())

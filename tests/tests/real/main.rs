@@ -7,10 +7,12 @@
 #![allow(clippy::print_stdout)] // what a trial saw
 
 mod chance;
+mod client;
 mod evidence;
 mod fires;
 mod grounds;
 mod leftovers;
+mod misfortune;
 #[path = "../simulate/rng.rs"]
 #[allow(dead_code, unreachable_pub)] // the simulation draws in more ways
 mod rng;
@@ -27,6 +29,7 @@ mod mix;
 mod network;
 mod people;
 mod power;
+mod soak;
 mod steady;
 mod stopped;
 

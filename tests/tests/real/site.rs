@@ -15,15 +15,13 @@ use nix::unistd::Pid;
 use protocol::api;
 use serde::de::DeserializeOwned;
 
+use crate::client::{self, Client};
 use crate::evidence::{self, Evidence};
 use crate::grounds::Grounds;
 use crate::leftovers;
 
 /// How long anything here may take before the test gives up, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A question to a coordinator that is stopped must not wait for ever.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -39,16 +37,12 @@ pub(crate) struct Site {
     address: String,
     agents_port: u16,
     slots: u32,
+    /// Given to every agent beside what it needs.
+    agent_options: Vec<String>,
     grounds: BTreeMap<String, Grounds>,
     processes: BTreeMap<String, Child>,
     http: ureq::Agent,
     closed: bool,
-}
-
-#[derive(serde::Deserialize)]
-struct ApiFile {
-    url: String,
-    token: String,
 }
 
 impl Site {
@@ -62,19 +56,16 @@ impl Site {
         let directory = tempfile::Builder::new().prefix("matins-real-").tempdir()?;
         // A free port, remembered: the coordinator comes back under the same address.
         let agents_port = UdpSocket::bind((address, 0))?.local_addr()?.port();
-        let http = ureq::Agent::config_builder()
-            .timeout_global(Some(ANSWER_LIMIT))
-            .build()
-            .into();
         let site = Site {
             directory,
             python: evidence::python()?,
             address: address.to_owned(),
             agents_port,
             slots: 0,
+            agent_options: Vec::new(),
             grounds: BTreeMap::new(),
             processes: BTreeMap::new(),
-            http,
+            http: client::http(),
             closed: false,
         };
         let pki = site.path("pki");
@@ -98,6 +89,11 @@ impl Site {
     /// Where a process is to run from its next start on; [`Grounds::default`] is nowhere special.
     pub(crate) fn put(&mut self, name: &str, grounds: Grounds) {
         self.grounds.insert(name.to_owned(), grounds);
+    }
+
+    /// From its next start on, every agent has these options too.
+    pub(crate) fn set_agent_options(&mut self, options: &[&str]) {
+        self.agent_options = options.iter().map(|&option| option.to_owned()).collect();
     }
 
     pub(crate) fn grounds(&self, name: &str) -> Grounds {
@@ -187,6 +183,7 @@ impl Site {
             name,
         ]
         .map(str::to_owned);
+        let arguments = [&arguments, self.agent_options.as_slice()].concat();
         self.spawn(&agent_name(n), &arguments)
     }
 
@@ -294,17 +291,14 @@ impl Site {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Who asks this site's coordinator over HTTP.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.http.clone(), self.api_file())
+    }
+
     /// GETs `/api/v1/<path>`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        let api: ApiFile = serde_json::from_str(&fs::read_to_string(self.api_file())?)?;
-        let text = self
-            .http
-            .get(format!("{}/api/v1/{path}", api.url))
-            .header("authorization", format!("Bearer {}", api.token))
-            .call()?
-            .body_mut()
-            .read_to_string()?;
-        Ok(serde_json::from_str(&text)?)
+        self.client().get(path)
     }
 
     /// Every run there is, oldest first.

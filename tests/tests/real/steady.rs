@@ -35,7 +35,7 @@ fn held(site: &Site) -> Result<Vec<Held>> {
 
 /// By its shard an attempt succeeds, fails once, is killed by itself, leaves a process behind, or
 /// prints.
-const SCRIPT: &str = "case $((MATINS_SHARD % 5)) in \
+pub(crate) const SCRIPT: &str = "case $((MATINS_SHARD % 5)) in \
      0) exit 0 ;; \
      1) test $MATINS_ATTEMPT -gt 1 ;; \
      2) test $MATINS_ATTEMPT -gt 1 || kill -9 $$ ;; \

@@ -41,7 +41,8 @@ def main():
     if "as" in ways:
         who = ways[ways.index("as") + 1 :]
     else:
-        who = [os.environ[f"MATINS_{name}"] for name in ("JOB", "FIRE_TIME", "SHARD", "TOKEN", "FENCE", "SHARDS")]
+        # Under `overlap: allow` there is no fence: 0 to the diary, null to the guard.
+        who = [os.environ.get(f"MATINS_{name}", "0") for name in ("JOB", "FIRE_TIME", "SHARD", "TOKEN", "FENCE", "SHARDS")]
     if "stubborn" in ways:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for way in ("daemon", "hidden"):
@@ -98,7 +99,7 @@ class Writer:
         """One transaction that shows its papers before it writes, as every job's should."""
         self.sequence += 1
         job, fire_time, shard, token, fence = self.who
-        papers = (job, fire_time, shard, *shards, token, fence)
+        papers = (job, fire_time, shard, *shards, token, fence or None)
         row = (*self.who, os.getpid(), boot_ms(), self.sequence, what)
         try:
             self.results.execute("BEGIN IMMEDIATE")

@@ -17,6 +17,9 @@ pub(crate) struct Writer<'a> {
     pub(crate) name: &'a str,
     /// By default only started by hand.
     pub(crate) schedule: &'a str,
+    pub(crate) dialect: &'a str,
+    pub(crate) misfire: &'a str,
+    pub(crate) start_deadline: &'a str,
     pub(crate) shards: u32,
     /// How long one attempt writes.
     pub(crate) seconds: f64,
@@ -26,6 +29,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) safe: bool,
     /// Ways of the writer that make it worse.
     pub(crate) ways: &'a [&'a str],
+    /// Further lines of the manifest.
+    pub(crate) further: &'a str,
 }
 
 impl<'a> Writer<'a> {
@@ -33,6 +38,9 @@ impl<'a> Writer<'a> {
         Writer {
             name,
             schedule: "0 0 1 1 *",
+            dialect: "vixie",
+            misfire: "{ policy: run_now, after: 10m }",
+            start_deadline: "15m",
             shards: 4,
             seconds: 4.0,
             // The shortest that a manifest may ask for.
@@ -40,6 +48,7 @@ impl<'a> Writer<'a> {
             overlap: "queue",
             safe: true,
             ways: &[],
+            further: "",
         }
     }
 
@@ -60,11 +69,19 @@ impl<'a> Writer<'a> {
         exec.extend(self.ways.iter().map(|&way| way.to_owned()));
         format!(
             "---\nname: {}\npurpose: test\nowner: test\nrepeatable: {repeatable}\n\
-             schedule: {{ cron: \"{}\", timezone: Etc/UTC }}\n\
-             misfire: {{ policy: run_now, after: 10m }}\noverlap: {}\nstart_deadline: 15m\n\
+             schedule: {{ cron: \"{}\", timezone: Etc/UTC, dialect: {} }}\n\
+             misfire: {}\noverlap: {}\nstart_deadline: {}\n\
              expected_duration: 5s\ntimeout: 10m\nshards: {}\ntakeover_after: {}\n\
-             retry: {{ at_most: 5, backoff: [1s] }}\nrun: {{ exec: {exec:?} }}\n",
-            self.name, self.schedule, self.overlap, self.shards, self.takeover,
+             retry: {{ at_most: 5, backoff: [1s] }}\nrun: {{ exec: {exec:?} }}\n{}",
+            self.name,
+            self.schedule,
+            self.dialect,
+            self.misfire,
+            self.overlap,
+            self.start_deadline,
+            self.shards,
+            self.takeover,
+            self.further,
         )
     }
 
