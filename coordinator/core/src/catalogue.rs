@@ -59,6 +59,10 @@ impl Catalogue {
         self.versions.get(&(job_id, version))
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.versions.len()
+    }
+
     pub(crate) fn readable(&self, job_id: JobId, version: u32) -> Option<&Arc<Manifest>> {
         self.get(job_id, version)
             .and_then(|entry| entry.manifest.as_ref().ok())

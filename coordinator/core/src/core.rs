@@ -283,7 +283,17 @@ impl Core {
         if kept != built {
             return Err(format!("kept up: {kept:?}\nbuilt afresh: {built:?}"));
         }
-        self.check_dispatch(now)
+        self.check_dispatch(now)?;
+        self.check_kept()
+    }
+
+    /// Proposals on their way through the ledger.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
     }
 
     /// Called at the start of every input: notes both clocks, and whether this leader stalled.

@@ -48,6 +48,10 @@ impl Firing {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.due_of.len() + self.due.len() + self.moving.len()
+    }
+
     /// It is not due any more, until its row changes or another reign begins.
     pub(crate) fn forget(&mut self, job_id: JobId) {
         if let Some(at) = self.due_of.remove(&job_id) {

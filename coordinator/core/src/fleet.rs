@@ -116,6 +116,10 @@ impl Fleet {
         free > before.free()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() + self.by_silence.len()
+    }
+
     /// Lets go of hosts that have not been heard for too long.
     pub(crate) fn forget_quiet(&mut self, now: BootMs) {
         while let Some(&(until, agent_id)) = self.by_silence.first()

@@ -76,6 +76,16 @@ impl Grants {
         demand
     }
 
+    pub(crate) fn len(&self) -> usize {
+        let on_their_way = self.busy.len() + self.on_their_way.len() + self.of_run.len();
+        on_their_way + self.taking.len() + self.failed_on.len() + self.resting.len()
+    }
+
+    /// Runs of which it is kept where they failed.
+    pub(crate) fn failed_runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.failed_on.keys().map(|&(run_id, _)| run_id)
+    }
+
     fn on_their_way_to(&self, agent_id: AgentId) -> u32 {
         self.on_their_way.get(&agent_id).copied().unwrap_or(0)
     }

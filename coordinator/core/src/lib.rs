@@ -23,6 +23,7 @@
 //! | `firing` | when a job fires, and that it stands still |
 //! | `fuse` | that a job fires too often, and that what is ready waits too long |
 //! | `grants` | which host gets a shard, what is given up, and what is told |
+//! | `held` | nothing: it says how full each index is, for checks |
 //! | `setbacks` | how long what the ledger refused is left alone |
 //! | `sessions` | who is attached, on which connection, and that it is one process |
 //! | `receipts` | which shards wait for a receipt that is to come |
@@ -44,6 +45,7 @@ mod firing;
 mod fleet;
 mod fuse;
 mod grants;
+mod held;
 mod line;
 mod queue;
 mod receipts;
@@ -56,4 +58,5 @@ pub mod trigger;
 mod waiting;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
+pub use held::Held;
 pub use requests::{Request, RequestError};

@@ -233,6 +233,14 @@ impl Queue {
         firsts.into_iter().flatten().min()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        let leases: usize = self.leases.values().map(BTreeMap::len).sum();
+        let in_line = self.line.all().count();
+        let by_time = self.backing_off.len() + self.unplaceable_at.len();
+        let by_host = leases + self.held.len() + self.touched.len();
+        self.slots.len() + in_line + by_time + by_host + self.live.len()
+    }
+
     pub(crate) fn shape(&self) -> Shape {
         let is_leased = |slot: &Slot| matches!(slot, Slot::Leased { .. });
         Shape {

@@ -103,6 +103,10 @@ impl Receipts {
         freed
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.owed.len() + self.waiting.len() + self.due.len()
+    }
+
     pub(crate) fn next_wake(&self) -> Option<BootMs> {
         self.due.first().map(|&(until, _)| until)
     }

@@ -32,6 +32,10 @@ impl Reminders {
         }
     }
 
+    pub(crate) fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.due.iter().map(|&(_, run_id)| run_id)
+    }
+
     fn due(&self, now: Now) -> impl Iterator<Item = RunId> + '_ {
         self.due
             .iter()

@@ -96,6 +96,15 @@ impl Sessions {
         contact.is_some_and(|contact| contact.conn.is_some())
     }
 
+    /// Connections there are.
+    pub(crate) fn connected(&self) -> usize {
+        self.conns.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.conns.len() + self.agents.len() + self.ending.len()
+    }
+
     /// The line to an agent that is attached, if its session is the live one.
     pub(crate) fn line_to(&self, agent: &AgentRow) -> Option<Contacted> {
         let contact = self.agents.get(&agent.name)?;

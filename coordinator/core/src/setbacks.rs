@@ -71,6 +71,11 @@ impl Setbacks {
         (now.boot < until).then_some(until)
     }
 
+    /// Runs that are, or of which a shard is, kept.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
+        self.of.keys().map(|matter| matter.run_id)
+    }
+
     pub(crate) fn forget_run(&mut self, run_id: RunId) {
         if !self.of.is_empty() {
             self.of.retain(|matter, _| matter.run_id != run_id);
@@ -109,7 +114,12 @@ impl Core {
             self.setbacks.of.remove(&matter);
             return;
         };
-        if !self.rules.on(Rule::RefusedRests) || self.setbacks.refused(matter, now) != TOLD_AFTER {
+        // Of what was over before the ledger could answer nothing is tried again.
+        let is_open = self.set.runs.contains_key(&matter.run_id);
+        if !is_open
+            || !self.rules.on(Rule::RefusedRests)
+            || self.setbacks.refused(matter, now) != TOLD_AFTER
+        {
             return;
         }
         let shard = matter

@@ -114,6 +114,12 @@ impl Waiting {
         self.skip_at.first().map(|&(at, _)| at)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        let conditions = self.for_run.len() + self.for_job.len() + self.for_previous.len();
+        let turns = self.for_turn.len();
+        self.runs.len() + conditions + turns + self.skip_at.len() + self.woken.len()
+    }
+
     /// The index without its moments: what two ways of building it must agree on.
     pub(crate) fn shape(&self) -> BTreeMap<RunId, (JobId, Blocker, bool)> {
         self.runs

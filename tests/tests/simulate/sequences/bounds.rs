@@ -6,7 +6,7 @@ use ledger::command::Command;
 use super::{A, MINUTE, SECOND, alert_with, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::{number, text};
-use crate::world::people::Job;
+use crate::world::people::{self, Job};
 use crate::world::process::Behaviour;
 use crate::world::{Held, World};
 
@@ -166,6 +166,28 @@ fn process_that_cannot_be_killed(world: &mut World) -> Held {
     let run_id = world.run_now("a/hangs")?;
     world.until_state(run_id, RunState::Succeeded, 4 * MINUTE)?;
     heal(world)
+}
+
+/// A grant is on its way when its run is cancelled: what the ledger then refuses is of what is over,
+/// and nothing of that is kept.
+#[test]
+fn refused_after_the_end() {
+    let scenario = |world: &mut World| {
+        world.begin(1)?;
+        world.put(&Job::on_demand("a/works"))?;
+        world.withhold = Some(|command| matches!(command, Command::Grant(_)));
+        let run_id = world.run_now("a/works")?;
+        world.must(people::cancel(run_id))?;
+        world.until_state(run_id, RunState::Cancelled, MINUTE)?;
+        world.release_withheld();
+        world.run_for(SECOND)?;
+        crate::invariants::indexes::compare(world);
+        world.holds()
+    };
+    let mut world = World::new(1, protocol::Rules::all(), true);
+    if let Err(violation) = scenario(&mut world) {
+        panic!("{violation}\n{}", world.journal().join("\n"));
+    }
 }
 
 /// A host's disk is full: nothing can be started there.
