@@ -22,6 +22,7 @@ use tables::Tables;
 
 const LOOK_EVERY: u64 = 16;
 const COMPARE_EVERY: u64 = 256;
+const COMPARE_EVERY_OF_A_JOB: u64 = 8;
 
 /// A core has decided something.
 pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
@@ -54,11 +55,15 @@ pub fn after_event(world: &mut World) {
     if world.events_handled.is_multiple_of(LOOK_EVERY) {
         leases::look(world);
     }
-    if world.events_handled.is_multiple_of(COMPARE_EVERY) {
+    // What is compared grows with the number of jobs, and so does what happens to them.
+    let compare_every =
+        COMPARE_EVERY.max(COMPARE_EVERY_OF_A_JOB * world.truth.set.jobs.len() as u64);
+    if world.events_handled.is_multiple_of(compare_every) {
         indexes::compare(world);
         p7_bounded::look(world);
         placement::look(world);
         world.forget_dead_connections();
+        world.forget_unheard();
     }
 }
 

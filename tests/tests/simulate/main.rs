@@ -10,6 +10,7 @@
 //! | `transition` | everything that can happen, as one enum |
 //! | `invariants` | what must hold, one file a promise |
 //! | `random` | worlds drawn from seeds |
+//! | `week` | a machine room for a week |
 //! | `sequences` | the named orders of events, each proven by switching off its rule |
 //!
 //! `MATINS_SIM_SEEDS=n` draws n worlds instead of the usual number, `MATINS_SIM_SEED=s` replays one.
@@ -24,4 +25,5 @@ mod random;
 mod rng;
 mod sequences;
 mod transition;
+mod week;
 mod world;

@@ -2,7 +2,7 @@
 
 mod draw;
 
-pub use draw::{any_job, draw};
+pub use draw::{any_instant, any_job, draw, draw_for_coordinator, draw_for_host, draw_for_run};
 
 use ledger::Cordon;
 use ledger::command::{RerunScope, Verdict};
@@ -382,7 +382,7 @@ impl World {
     }
 
     /// Whoever sets the coordinator's clock back sets it to the right time.
-    fn set_clock_right(&mut self) {
+    pub fn set_clock_right(&mut self) {
         let error = self.coordinator_clock.wall_error(self.now);
         if error.abs() > 500 {
             self.step_clock(-error);

@@ -31,7 +31,7 @@ use clock::{BEGIN, Clock};
 use coordinator::Leader;
 use host::Host;
 use network::{Connection, Direction, Frame};
-use process::{Behaviour, Plan, Process, Results};
+use process::{Behaviour, FireKey, Plan, Process, Results};
 use truth::Truth;
 
 /// A promise that was broken, and how it showed.
@@ -128,6 +128,7 @@ pub struct World {
     pub deadlines: BTreeMap<(usize, Token), BootMs>,
 
     pub processes: BTreeMap<u64, Process>,
+    pub processes_of_fire: BTreeMap<FireKey, Vec<u64>>,
     pub alive: BTreeSet<u64>,
     pub plan: Plan,
     pub results: Results,
@@ -175,6 +176,7 @@ impl World {
             heard: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             processes: BTreeMap::new(),
+            processes_of_fire: BTreeMap::new(),
             alive: BTreeSet::new(),
             plan: Plan::Script(vec![Behaviour::succeeds_after(5_000)]),
             results: Results::default(),
@@ -385,6 +387,13 @@ impl World {
             let before = self.heard.get(&token).map_or(self.now, |&(last, _)| last);
             self.heard.insert(token, (self.now, before));
         }
+    }
+
+    /// What was heard longer ago than any lease lasts says nothing any more.
+    pub fn forget_unheard(&mut self) {
+        const LONG_MS: i64 = 2 * 3_600_000;
+        let since = self.now - LONG_MS;
+        self.heard.retain(|_, (last, _)| *last > since);
     }
 
     /// A connection ends: a beat that came on it just before cannot be acknowledged any more.

@@ -9,7 +9,6 @@ use protocol::{DurationMs, Token};
 
 use super::p2_no_twice::{KILLED_WITHIN, is_excused};
 use crate::world::World;
-use crate::world::truth::Grant;
 
 pub fn on_propose(world: &mut World, proposal: &Proposal) {
     if let Command::Expire(expire) = &proposal.command {
@@ -147,7 +146,8 @@ fn check_unheard(world: &mut World, token: Token) {
     if is_overlong(world, token) {
         return;
     }
-    let takeover = manifest_of(world, &grant).map(|manifest| manifest.takeover_after.0);
+    let manifest = world.truth.manifest_in_force(grant.run_id);
+    let takeover = manifest.map(|manifest| manifest.takeover_after.0);
     let heard = world.heard.get(&token).map(|&(last, _)| last);
     let (Some(takeover), Some(heard)) = (takeover, heard) else {
         return;
@@ -168,20 +168,14 @@ fn check_unheard(world: &mut World, token: Token) {
     );
 }
 
-fn manifest_of(world: &World, grant: &Grant) -> Option<jobs::Manifest> {
-    let set = &world.truth.set;
-    let run = set.runs.get(&grant.run_id)?;
-    let version = set.versions.get(&(run.job_id, run.version))?;
-    jobs::Manifest::from_json(&version.manifest).ok()
-}
-
 /// Whether its attempt should have ended long ago, however slow its host.
 fn is_overlong(world: &World, token: Token) -> bool {
     const LONG_MS: i64 = 55_000;
     let Some(grant) = world.truth.grants.get(&token) else {
         return false;
     };
-    manifest_of(world, grant).is_some_and(|manifest| {
+    let manifest = world.truth.manifest_in_force(grant.run_id);
+    manifest.is_some_and(|manifest| {
         let whole = manifest.takeover_after.0 + manifest.timeout.0 + LONG_MS;
         world.now - grant.at >= whole
     })

@@ -40,8 +40,7 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
         Command::Fire(fire) => (fire.job_id, fire.version),
         _ => return,
     };
-    let version = world.truth.set.versions.get(&(job_id, version));
-    let manifest = version.and_then(|row| jobs::Manifest::from_json(&row.manifest).ok());
+    let manifest = world.truth.manifests.get(&(job_id, version));
     let Some(harmless) = manifest.map(|manifest| manifest.misfire.after) else {
         return;
     };
@@ -62,50 +61,82 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
 }
 
 pub fn audit(world: &mut World, tables: &Tables) {
+    let books = Books::of(tables);
     for job in tables.rows("jobs") {
-        audit_job(world, tables, job);
+        audit_job(world, &books, job);
     }
     audit_reasons(world, tables);
     audit_pleas(world, tables);
     audit_flapping(world, tables);
 }
 
-fn audit_job(world: &mut World, tables: &Tables, job: &Row) {
+/// The rows that speak of a job's schedule, by job.
+struct Books<'a> {
+    versions: BTreeMap<i64, Vec<&'a Row>>,
+    runs: BTreeMap<i64, BTreeMap<i64, &'a Row>>,
+    gaps: BTreeMap<i64, Vec<&'a Row>>,
+    /// Runs whose first execution was a person's wish.
+    asked_for: BTreeSet<i64>,
+}
+
+impl<'a> Books<'a> {
+    fn of(tables: &'a Tables) -> Books<'a> {
+        let by_job = |table: &str| {
+            let mut rows: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
+            for row in tables.rows(table) {
+                rows.entry(number(row, "job_id")).or_default().push(row);
+            }
+            rows
+        };
+        let mut runs: BTreeMap<i64, BTreeMap<i64, &Row>> = BTreeMap::new();
+        let scheduled = |run: &&Row| number(run, "namespace") == SCHEDULED;
+        for run in tables.rows("runs").iter().filter(scheduled) {
+            let of_job = runs.entry(number(run, "job_id")).or_default();
+            of_job.insert(number(run, "fire_time"), run);
+        }
+        let asked_for = tables.rows("executions").iter().filter(|execution| {
+            number(execution, "execution") == 1 && number(execution, "trigger") == MANUAL_TRIGGER
+        });
+        Books {
+            versions: by_job("versions"),
+            runs,
+            gaps: by_job("gaps"),
+            asked_for: asked_for.map(|row| number(row, "run_id")).collect(),
+        }
+    }
+
+    fn is_asked_for(&self, run: &Row) -> bool {
+        self.asked_for.contains(&number(run, "run_id"))
+    }
+}
+
+fn audit_job(world: &mut World, books: &Books<'_>, job: &Row) {
     let job_id = number(job, "job_id");
-    let name = text(job, "name").to_owned();
-    let of_job = |row: &&Row| number(row, "job_id") == job_id;
+    let name = text(job, "name");
     let fired_through = number(job, "fired_through");
-    let runs: BTreeMap<i64, &Row> = tables
-        .rows("runs")
-        .iter()
-        .filter(of_job)
-        .filter(|run| number(run, "namespace") == SCHEDULED)
-        .map(|run| (number(run, "fire_time"), run))
-        .collect();
-    let gaps: Vec<&Row> = tables.rows("gaps").iter().filter(of_job).collect();
+    let (no_runs, no_rows) = (BTreeMap::new(), Vec::new());
+    let runs = books.runs.get(&job_id).unwrap_or(&no_runs);
+    let gaps = books.gaps.get(&job_id).unwrap_or(&no_rows);
     let mut named = BTreeSet::new();
-    for version in tables.rows("versions").iter().filter(of_job) {
+    let mut readable = true;
+    for version in books.versions.get(&job_id).unwrap_or(&no_rows) {
         let starts = number(version, "starts");
         let ends = number_or_null(version, "ends").unwrap_or(fired_through);
         let through = ends.min(fired_through);
         let Some(instants) = oracle::instants(text(version, "manifest"), starts, through) else {
+            readable = false;
             continue;
         };
         for &instant in &instants {
-            audit_instant(world, tables, &name, instant, &runs, &gaps);
+            audit_instant(world, books, name, instant, runs, gaps);
         }
-        audit_gaps(world, &name, version, &instants, &gaps);
+        audit_gaps(world, name, version, &instants, gaps);
         named.extend(instants);
     }
-    let readable = tables
-        .rows("versions")
-        .iter()
-        .filter(of_job)
-        .all(|version| oracle::instants(text(version, "manifest"), 0, 0).is_some());
-    for (fire_time, run) in &runs {
+    for (fire_time, run) in runs {
         // A person may ask for a date that lies before the job's first.
         world.require(
-            named.contains(fire_time) || !readable || is_asked_for(tables, run),
+            named.contains(fire_time) || !readable || books.is_asked_for(run),
             "P1",
             "every run is of an instant of the version in force",
             || format!("{name} at {fire_time}: {run:?} (settled through {fired_through})"),
@@ -113,18 +144,9 @@ fn audit_job(world: &mut World, tables: &Tables, job: &Row) {
     }
 }
 
-/// Whether its first execution was a person's wish.
-fn is_asked_for(tables: &Tables, run: &Row) -> bool {
-    tables.rows("executions").iter().any(|execution| {
-        number(execution, "run_id") == number(run, "run_id")
-            && number(execution, "execution") == 1
-            && number(execution, "trigger") == MANUAL_TRIGGER
-    })
-}
-
 fn audit_instant(
     world: &mut World,
-    tables: &Tables,
+    books: &Books<'_>,
     name: &str,
     instant: i64,
     runs: &BTreeMap<i64, &Row>,
@@ -135,7 +157,7 @@ fn audit_instant(
         .filter(|gap| number(gap, "after") < instant && instant <= number(gap, "through"))
         .count();
     let run = runs.get(&instant);
-    let by_person = run.is_some_and(|run| is_asked_for(tables, run));
+    let by_person = run.is_some_and(|run| books.is_asked_for(run));
     let records = covered + usize::from(run.is_some());
     world.require(
         records == 1 || (records == 2 && covered == 1 && by_person),

@@ -1,6 +1,6 @@
 //! P2: nothing runs twice. The truth is the set of processes, not the rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::command::{Confirm, Finish, Redo, Rerun};
 use ledger::{Change, Command, Done, Outcome, Proposal, Refusal, ShardState};
@@ -159,8 +159,8 @@ fn check_grant(world: &mut World, token: i64, run_id: RunId, shard: u32) {
 /// What succeeded is done once more where that is harmless, or somebody answers for it, and never
 /// while a lease of before lives.
 fn check_redo(world: &mut World, redo: &Redo) {
-    let policy = world.truth.policy_of(redo.run_id);
-    let safe = policy.is_none_or(|policy| policy.safe);
+    let manifest = world.truth.manifest_of(redo.run_id);
+    let safe = manifest.is_none_or(|manifest| manifest.safe);
     world.require(
         safe || redo.force,
         "P2",
@@ -224,16 +224,18 @@ fn check_receipt(
 
 /// But under `allow` one run of a job is live at a time.
 fn check_overlap(world: &mut World, outcome: &Outcome) {
-    let moved = outcome
-        .changes
-        .iter()
-        .any(|change| matches!(change, Change::Run(_)));
-    if !moved {
+    let moved = outcome.changes.iter().filter_map(|change| match change {
+        Change::Run(run) => Some(run.job_id),
+        _ => None,
+    });
+    let moved: BTreeSet<JobId> = moved.collect();
+    if moved.is_empty() {
         return;
     }
     let mut live: BTreeMap<JobId, RunId> = BTreeMap::new();
     let mut both = None;
-    for run in world.truth.set.runs.values() {
+    let runs = world.truth.set.runs.values();
+    for run in runs.filter(|run| moved.contains(&run.job_id)) {
         let counts = run.state.is_live() && !world.truth.may_overlap(run.run_id);
         if counts && let Some(other) = live.insert(run.job_id, run.run_id) {
             both = Some((run.job_id, other, run.run_id));
@@ -252,25 +254,23 @@ pub fn on_start(world: &mut World, pid: u64) {
     let current = world.truth.is_current(token);
     let mut twice = None;
     let mut unsafe_again = None;
-    let facts = world.truth.facts_of(run_id);
-    let policy = world.truth.policies.get(&(facts.job_id, facts.version));
-    let safe = policy.is_none_or(|policy| policy.safe);
+    let manifest = world.truth.manifest_of(run_id);
+    let safe = manifest.is_none_or(|manifest| manifest.safe);
     let alone = !world.truth.may_overlap(run_id);
     let mut beside = None;
-    for (&other_pid, other) in &world.processes {
-        if other_pid == pid || other.key.0 != key.0 {
-            continue;
-        }
+    for &other_pid in world.alive.iter().filter(|&&other| other != pid) {
+        let other = &world.processes[&other_pid];
         let overlaps = alone && other.run_id != run_id && !world.truth.may_overlap(other.run_id);
-        if overlaps && other.is_alive() && !is_excused(world, other) {
+        if other.key.0 == key.0 && overlaps && !is_excused(world, other) {
             beside = Some((other_pid, other.run_id));
         }
-        if other.key != key {
-            continue;
-        }
-        if other.is_alive() && !is_excused(world, other) {
+        if other.key == key && !is_excused(world, other) {
             twice = Some(other_pid);
         }
+    }
+    let of_fire = world.processes_of_fire.get(&key).into_iter().flatten();
+    for &other_pid in of_fire.filter(|&&other| other != pid) {
+        let other = &world.processes[&other_pid];
         let same_wish = other.run_id == run_id && other.asked == asked;
         if !safe && same_wish && (other.is_alive() || !other.failed_knowingly()) {
             unsafe_again = Some(other_pid);

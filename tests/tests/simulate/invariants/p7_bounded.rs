@@ -36,8 +36,8 @@ pub fn on_propose(world: &mut World, proposal: &Proposal) {
         }
         _ => return,
     };
-    let policy = job_id.and_then(|job_id| world.truth.policies.get(&(job_id, version)));
-    let at_most = policy.map_or(CATCH_UP_AT_MOST, |policy| policy.catch_up.at_most as usize);
+    let manifest = job_id.and_then(|job_id| world.truth.manifests.get(&(job_id, version)));
+    let at_most = manifest.map_or(CATCH_UP_AT_MOST, |m| m.catch_up.at_most as usize);
     let catch_ups = decisions
         .iter()
         .filter(|decision| {
@@ -163,8 +163,8 @@ pub fn after_commit(world: &mut World, outcome: &Outcome) {
         let key = (run.job_id, run.version);
         let n = live.entry(key).or_default();
         *n += 1;
-        let policy = world.truth.policies.get(&key);
-        if policy.is_some_and(|policy| *n > policy.catch_up.concurrency) {
+        let manifest = world.truth.manifests.get(&key);
+        if manifest.is_some_and(|manifest| *n > manifest.catch_up.concurrency) {
             over = Some((run.job_id, *n));
         }
     }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use jobs::Manifest;
 use ledger::command::Command;
 use ledger::{Done, Outcome, Proposal, ShardState};
 use protocol::{ResourceName, RunId};
@@ -32,8 +31,8 @@ fn judge_grant(world: &mut World, run_id: RunId, shard: u32) {
     let Some(ShardState::Leased(lease)) = set.shards.get(&(run_id, shard)).map(|s| s.state) else {
         return;
     };
-    let (Some(agent), Some(manifest)) = (set.agents.get(&lease.agent_id), manifest(world, run_id))
-    else {
+    let manifest = world.truth.manifest_in_force(run_id).cloned();
+    let (Some(agent), Some(manifest)) = (set.agents.get(&lease.agent_id), manifest) else {
         return;
     };
     let (name, labels) = (agent.name.clone(), agent.labels.clone());
@@ -80,7 +79,7 @@ pub fn look(world: &mut World) {
     let set = &world.truth.set;
     let leased = set.shards.values();
     for shard in leased.filter(|s| matches!(s.state, ShardState::Leased(_))) {
-        if let Some(manifest) = manifest(world, shard.run_id) {
+        if let Some(manifest) = world.truth.manifest_in_force(shard.run_id) {
             for (name, units) in &manifest.needs.uses {
                 *held.entry(name.clone()).or_default() += units;
             }
@@ -97,10 +96,4 @@ pub fn look(world: &mut World) {
         "what is in use of a resource is what leases hold",
         || format!("{wrong:?}, by the leases {held:?}"),
     );
-}
-
-fn manifest(world: &World, run_id: RunId) -> Option<Manifest> {
-    let run = world.truth.set.runs.get(&run_id)?;
-    let version = world.truth.set.versions.get(&(run.job_id, run.version))?;
-    Manifest::from_json(&version.manifest).ok()
 }

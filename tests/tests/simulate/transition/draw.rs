@@ -20,7 +20,7 @@ pub fn draw(world: &mut World) -> Transition {
     }
 }
 
-fn draw_for_coordinator(world: &mut World) -> Transition {
+pub fn draw_for_coordinator(world: &mut World) -> Transition {
     let rng = &mut world.rng;
     match rng.between(0, 10) {
         10 => Transition::RebootCoordinator {
@@ -59,7 +59,7 @@ fn draw_for_coordinator(world: &mut World) -> Transition {
     }
 }
 
-fn draw_for_host(world: &mut World) -> Transition {
+pub fn draw_for_host(world: &mut World) -> Transition {
     let host = world.rng.index(world.hosts.len());
     let few_hosts = world.hosts.len() < 7;
     let rng = &mut world.rng;
@@ -181,7 +181,7 @@ fn draw_for_job(world: &mut World) -> Transition {
     }
 }
 
-fn draw_for_run(world: &mut World) -> Transition {
+pub fn draw_for_run(world: &mut World) -> Transition {
     let waits: Vec<RunId> = world
         .truth
         .set
@@ -230,7 +230,7 @@ fn draw_for_run(world: &mut World) -> Transition {
 }
 
 /// An instant that may be past, future, settled or not, or none.
-fn any_instant(world: &mut World, job: &str) -> Option<WallMs> {
+pub fn any_instant(world: &mut World, job: &str) -> Option<WallMs> {
     if world.rng.one_in(2) {
         return None;
     }
@@ -259,6 +259,7 @@ pub fn any_job(world: &mut World) -> Job {
         name,
         renamed_from: None,
         cron,
+        dialect: "vixie",
         timezone: rng.pick(&["Etc/UTC", "Asia/Shanghai"]).to_owned(),
         safe: !rng.one_in(3),
         shards: rng.pick(&[1, 1, 2, 3, 5]),

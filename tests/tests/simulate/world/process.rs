@@ -143,7 +143,7 @@ impl World {
             parent,
             run_id,
             shard,
-            key: (facts.job_id, facts.namespace, facts.fire_time, shard),
+            key: self.fire_of(run_id, shard),
             fence,
             granted: self.truth.granted_at(token),
             admitted: grant.map_or(0, |grant| grant.admitted),
@@ -159,11 +159,18 @@ impl World {
         self.note(|_| {
             format!("host {host}: process {pid} of {run_id}/{shard} starts under {token}")
         });
+        let of_fire = self.processes_of_fire.entry(process.key);
+        of_fire.or_default().push(pid);
         self.processes.insert(pid, process);
         self.alive.insert(pid);
         invariants::on_start(self, pid);
         self.after(behaviour.run_ms.max(1), Event::Exits(pid));
         self.write(pid);
+    }
+
+    fn fire_of(&self, run_id: RunId, shard: u32) -> FireKey {
+        let facts = self.truth.facts_of(run_id);
+        (facts.job_id, facts.namespace, facts.fire_time, shard)
     }
 
     /// What a person gave a run reaches its processes, and nobody else's.
@@ -234,9 +241,19 @@ impl World {
     }
 
     pub(super) fn ran_out_of_memory(&self, host: usize, token: Token) -> bool {
-        self.processes
-            .values()
-            .any(|p| p.host == host && p.token == token && p.ran_out_of_memory())
+        let Some(grant) = self.truth.grants.get(&token) else {
+            return false;
+        };
+        let of_fire = self
+            .processes_of_fire
+            .get(&self.fire_of(grant.run_id, grant.shard));
+        let processes = of_fire
+            .into_iter()
+            .flatten()
+            .map(|pid| &self.processes[pid]);
+        processes
+            .filter(|process| process.host == host && process.token == token)
+            .any(Process::ran_out_of_memory)
     }
 
     pub(super) fn signal_process(&mut self, pid: u64, signal: Signal) {

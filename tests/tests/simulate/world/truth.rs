@@ -2,8 +2,9 @@
 //! of every run and lease that ever was.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use jobs::{CatchUp, Overlap};
+use jobs::{Manifest, Overlap};
 use ledger::{Bar, Change, Command, Namespace, Outcome, Proposal, RunState, Wait, WorkingSet};
 use protocol::{AgentId, AgentName, JobId, JobName, RunId, Token, WallMs};
 
@@ -22,9 +23,8 @@ pub struct Truth {
     pub grants: BTreeMap<Token, Grant>,
     pub newest_grant: BTreeMap<(RunId, u32), Token>,
     pub highest_position: i64,
-    /// What every version that ever was in force says of a second run, of runs beside it, and of
-    /// catching up.
-    pub policies: BTreeMap<(JobId, u32), Policy>,
+    /// What every version that ever was in force says.
+    pub manifests: BTreeMap<(JobId, u32), Arc<Manifest>>,
     /// True time at which each waiting run began to wait for what its row says, as far as a leader
     /// of now can know of it.
     pub waits_since: BTreeMap<RunId, (Option<Wait>, i64)>,
@@ -32,13 +32,6 @@ pub struct Truth {
     pub expiry_proposed: std::collections::BTreeSet<Token>,
     /// Hosts that operators have taken out of service.
     pub cordoned: std::collections::BTreeSet<AgentName>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Policy {
-    pub safe: bool,
-    pub overlap: Overlap,
-    pub catch_up: CatchUp,
 }
 
 /// What is known of a run for ever.
@@ -86,15 +79,22 @@ impl Truth {
         })
     }
 
-    pub fn policy_of(&self, run_id: RunId) -> Option<Policy> {
+    /// What the version says that a run began under.
+    pub fn manifest_of(&self, run_id: RunId) -> Option<&Arc<Manifest>> {
         let facts = self.facts_of(run_id);
-        self.policies.get(&(facts.job_id, facts.version)).copied()
+        self.manifests.get(&(facts.job_id, facts.version))
+    }
+
+    /// What the version says that an open run is carried out by.
+    pub fn manifest_in_force(&self, run_id: RunId) -> Option<&Arc<Manifest>> {
+        let run = self.set.runs.get(&run_id)?;
+        self.manifests.get(&(run.job_id, run.version))
     }
 
     /// Whether the run may be live beside others of its job.
     pub fn may_overlap(&self, run_id: RunId) -> bool {
-        let policy = self.policy_of(run_id);
-        policy.is_some_and(|policy| policy.overlap == Overlap::Allow)
+        let manifest = self.manifest_of(run_id);
+        manifest.is_some_and(|manifest| manifest.overlap == Overlap::Allow)
     }
 
     pub fn is_revoked(&self, agent_id: AgentId) -> bool {
@@ -169,14 +169,9 @@ impl Truth {
                 }
             }
             Change::Version(version) => {
-                if let Ok(manifest) = jobs::Manifest::from_json(&version.manifest) {
-                    let policy = Policy {
-                        safe: manifest.safe,
-                        overlap: manifest.overlap,
-                        catch_up: manifest.catch_up,
-                    };
-                    self.policies
-                        .insert((version.job_id, version.version), policy);
+                if let Ok(manifest) = Manifest::from_json(&version.manifest) {
+                    let key = (version.job_id, version.version);
+                    self.manifests.insert(key, Arc::new(manifest));
                 }
             }
             Change::Epoch(_)
