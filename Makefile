@@ -9,7 +9,7 @@ SIDE_BY_SIDE := $(shell echo $$((3 * $$(nproc))))
 SIM_SEEDS_LONG = 1000
 
 .DEFAULT_GOAL = help
-.PHONY: cli-reference help demo reconcile release test test-full test-guest lint bench simulate house
+.PHONY: cli-reference help demo reconcile release test test-full test-guest test-simulation lint bench simulate house
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,10 +32,17 @@ test: ## Run all tests that everybody runs
 	python3 -m unittest discover -s tests/api
 
 test-full: test ## Run them all, the long ones included
-	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test -p tests --test simulate random -- --nocapture
-	RUST_TEST_THREADS=$(SIDE_BY_SIDE) cargo test --workspace -- --ignored
+	$(MAKE) test-simulation
+	RUST_TEST_THREADS=$(SIDE_BY_SIDE) cargo test --workspace -- --ignored $(LONG_SIMULATIONS:%=--skip %)
 	MATINS_API_EXAMPLES=200 python3 -m unittest discover -s tests/api
 	$(MAKE) test-guest
+
+# Built for speed, with all checks in: hours otherwise.
+LONG_SIMULATIONS = a_week ten_thousand
+
+test-simulation: ## Simulate a thousand seeds, a week, and ten thousand jobs in one second
+	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test --profile simulation -p tests --test simulate \
+		-- --include-ignored --nocapture random::random $(LONG_SIMULATIONS)
 
 # Emulation is slow: what it could only time out on is left to the machine itself.
 GUEST_TESTS = trees:: limits:: launches:: supervisor:: crowd::a_thousand
