@@ -11,6 +11,7 @@
 //! that every instant of every schedule is accounted for, and that nothing was done twice. What was
 //! seen lies in `target/tmp/soak-SECONDS`: every value, a table and a chart.
 
+mod drawing;
 mod growth;
 mod load;
 mod people;
