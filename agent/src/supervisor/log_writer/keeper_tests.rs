@@ -79,6 +79,19 @@ impl Bench {
         self.keeper = keeper.say_last_words(now);
     }
 
+    /// Something is kept, and then the disk is full.
+    fn runs_out_of_room(&mut self) {
+        self.takes(Stream::Stdout, b"before\n");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full");
+        self.keeper().files.replace_file(full.unwrap());
+    }
+
+    fn has_room_again(&mut self) {
+        let head = Part::HEAD.path(&self.directory());
+        let writable = fs::OpenOptions::new().write(true).open(head).unwrap();
+        self.keeper().files.replace_file(writable);
+    }
+
     /// All records of all files, each as its stream and content, and parts marked by `+`.
     fn lines(&self) -> Vec<String> {
         let shown = |record: Record<'_>| {
@@ -228,16 +241,12 @@ fn what_comes_too_fast_is_dropped_and_counted_but_for_its_newest() {
 #[test]
 fn a_disk_that_takes_nothing_costs_output_and_not_the_job() {
     let mut bench = Bench::new(MIB);
-    bench.takes(Stream::Stdout, b"before\n");
-    let head = Part::HEAD.path(&bench.directory());
-    let full = fs::OpenOptions::new().write(true).open("/dev/full");
-    bench.keeper().files.replace_file(full.unwrap());
+    bench.runs_out_of_room();
     bench.takes(Stream::Stdout, b"lost\n");
     bench.takes(Stream::Stdout, b"lost too\n");
     assert!(bench.keeper().trouble().is_some());
     assert!(bench.keeper().is_restless());
-    let writable = fs::OpenOptions::new().write(true).open(&head).unwrap();
-    bench.keeper().files.replace_file(writable);
+    bench.has_room_again();
     bench.passes(RETRY.0 - 1);
     assert!(bench.keeper().trouble().is_some(), "not before its time");
     bench.passes(1);
@@ -259,16 +268,12 @@ fn a_disk_that_takes_nothing_costs_output_and_not_the_job() {
 #[test]
 fn what_was_lost_at_the_end_is_said_when_there_is_room() {
     let mut bench = Bench::new(MIB);
-    bench.takes(Stream::Stdout, b"before\n");
-    let head = Part::HEAD.path(&bench.directory());
-    let full = fs::OpenOptions::new().write(true).open("/dev/full");
-    bench.keeper().files.replace_file(full.unwrap());
+    bench.runs_out_of_room();
     bench.takes(Stream::Stdout, b"lost\n");
     bench.ends();
     assert!(is_open(&bench.directory()).unwrap(), "more is to come");
     bench.says_last_words_after(RETRY.0);
-    let writable = fs::OpenOptions::new().write(true).open(&head).unwrap();
-    bench.keeper().files.replace_file(writable);
+    bench.has_room_again();
     bench.says_last_words_after(RETRY.0 - 1);
     bench.says_last_words_after(1);
     assert!(bench.keeper.is_none());
