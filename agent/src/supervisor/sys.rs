@@ -160,12 +160,12 @@ pub(super) fn die_with(parent: i32) -> nix::Result<()> {
     Ok(())
 }
 
-/// Gives every signal its default disposition and lets it through.
 /// How late timers of this process, and of what it starts from now on, may be.
 pub(super) fn set_timer_slack(ns: u64) -> nix::Result<()> {
     nix::sys::prctl::set_timerslack(ns)
 }
 
+/// Gives every signal its default disposition and lets it through.
 pub(super) fn default_signals() -> nix::Result<()> {
     // SIGKILL and SIGSTOP cannot be set, which changes nothing: they are at default.
     for signal in 1..=libc::SIGRTMAX() {
