@@ -90,19 +90,13 @@ impl Routes {
 }
 
 impl Operation {
-    /// Every status that it is answered with.
-    pub(super) fn statuses(&self) -> Vec<StatusCode> {
-        let mut draft = Draft::default();
-        (self.describe)(&mut draft);
-        draft.all_statuses(self.about)
-    }
-
-    /// In which forms its success may come.
-    pub(super) fn media_types(&self) -> Vec<String> {
+    /// Every status that it is answered with, and in which forms its success may come.
+    pub(super) fn answers(&self) -> (Vec<StatusCode>, Vec<String>) {
         let mut draft = Draft::default();
         (self.describe)(&mut draft);
         let content = draft.success["content"].as_object();
-        content.into_iter().flat_map(Map::keys).cloned().collect()
+        let media_types = content.into_iter().flat_map(Map::keys).cloned().collect();
+        (draft.all_statuses(self.about), media_types)
     }
 }
 

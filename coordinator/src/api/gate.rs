@@ -63,11 +63,12 @@ impl Gate {
     pub(super) fn new(token: Arc<ApiToken>, process: u32, operations: &[Operation]) -> Gate {
         let mut served = Served::new();
         for operation in operations {
+            let (statuses, media_types) = operation.answers();
             let known = OperationServed {
                 method: operation.method.clone(),
                 open: operation.about.open,
-                media_types: operation.media_types(),
-                statuses: operation.statuses(),
+                media_types,
+                statuses,
             };
             served.entry(operation.path).or_default().push(known);
         }
