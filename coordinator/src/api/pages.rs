@@ -8,13 +8,14 @@ use axum::Json;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
-use ledger::{Page, ROWS_MAX, RunCursor};
+use ledger::{Page, RunCursor};
 use protocol::{JobName, RunId, WallMs};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::describe::{Answer, Draft, Input};
 use super::error::ApiError;
+use super::input::check_limit;
 
 /// Where a page begins: what a cursor says.
 pub(super) trait Place: Sized {
@@ -47,14 +48,8 @@ pub(super) fn place<P: Place>(what: &str, cursor: Option<&str>) -> Result<Option
 
 /// How many rows are asked for, if a page has so many.
 pub(super) fn limit(what: &str, asked: Option<u32>, default: u32) -> Result<u32, ApiError> {
-    match asked.unwrap_or(default) {
-        limit if (1..=ROWS_MAX).contains(&limit) => Ok(limit),
-        limit => Err(ApiError::invalid(
-            what,
-            format!("a limit of {limit} is not between 1 and {ROWS_MAX}"),
-            "ask for fewer at a time, and go on by the Link header of each answer",
-        )),
-    }
+    let remedy = "ask for fewer at a time, and go on by the Link header of each answer";
+    check_limit(what, asked.unwrap_or(default), remedy)
 }
 
 impl<T> Paged<T> {
