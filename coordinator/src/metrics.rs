@@ -16,7 +16,7 @@ use crate::committer::Committed;
 
 /// A count for each member of a closed set.
 pub(crate) struct Tally<T: 'static> {
-    pub(crate) members: &'static [T],
+    members: &'static [T],
     counts: Vec<AtomicU64>,
 }
 

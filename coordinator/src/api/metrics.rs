@@ -68,9 +68,9 @@ pub(super) async fn show(State(api): State<Api>) -> Result<Text, ApiError> {
 impl Present {
     fn of(core: &Core, now: Now) -> Present {
         let set = core.working_set();
-        let mut agents = fleet::STATES.iter().map(|state| (*state, 0)).collect();
-        for state in fleet::standings(core, now).values() {
-            *entry(&mut agents, state) += 1;
+        let mut agents: BTreeMap<_, _> = fleet::STATES.iter().map(|state| (*state, 0)).collect();
+        for state in fleet::standings(core, now).into_values() {
+            *agents.entry(state).or_default() += 1;
         }
         Present {
             leads: core.epoch().is_some(),
@@ -81,10 +81,6 @@ impl Present {
             agents,
         }
     }
-}
-
-fn entry<'a>(counts: &'a mut BTreeMap<&'static str, u64>, key: &'static str) -> &'a mut u64 {
-    counts.entry(key).or_default()
 }
 
 #[derive(Default)]
