@@ -247,6 +247,8 @@ impl AsyncWrite for ApiStream {
 mod tests {
     use std::task::Waker;
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     async fn connected() -> (ApiStream, TcpStream) {
@@ -291,6 +293,22 @@ mod tests {
     async fn a_connection_on_which_nothing_moves_is_given_up() {
         let (mut stream, _client) = connected().await;
         assert!(!gives_up(&mut stream, false));
+        pass_time(&mut stream);
+        assert!(gives_up(&mut stream, false));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_comes_a_byte_at_a_time_gains_no_time_by_it() {
+        let (mut stream, mut client) = connected().await;
+        let idle = stream.limit.deadline();
+        let mut byte = [0];
+        client.write_all(b"G").await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+        let asked = stream.limit.deadline();
+        assert!(asked < idle, "its first byte begins a time of its own");
+        client.write_all(b"E").await.unwrap();
+        stream.read_exact(&mut byte).await.unwrap();
+        assert_eq!(stream.limit.deadline(), asked);
         pass_time(&mut stream);
         assert!(gives_up(&mut stream, false));
     }
