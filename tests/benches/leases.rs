@@ -81,7 +81,6 @@ impl Bench {
         };
         let put = PutJob {
             shards: None,
-
             manifest: manifest()?,
             cut_over: WallMs(0),
             settle: None,

@@ -116,7 +116,6 @@ fn a_run_from_its_fire_to_its_end(teller: &mut Teller) {
     teller.do_all(vec![Command::BecomeActive(begin)]);
     let put = PutJob {
         shards: None,
-
         manifest,
         cut_over: NOON - DurationMs(60_000),
         settle: None,
