@@ -12,6 +12,7 @@ pub mod message;
 pub mod names;
 pub mod output;
 pub mod rules;
+pub mod run;
 pub mod supervisor;
 pub mod time;
 
@@ -19,4 +20,5 @@ pub use certificate::Lifetime;
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
 pub use names::{AgentName, ClusterId, JobName, Label, ResourceName};
 pub use rules::{Rule, Rules};
+pub use run::RunState;
 pub use time::{BootMs, DurationMs, Now, WallMs};

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ledger::RunState;
-use protocol::{AgentName, DurationMs, JobName, RunId, Token, WallMs};
+use protocol::{AgentName, DurationMs, JobName, RunId, RunState, Token, WallMs};
 
 use super::{Asking, Text, parse_length};
 use crate::client::{DATA_DEFAULT, Target};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use protocol::RunState;
 use protocol::attempt::Trigger;
 use protocol::message::Incarnation;
 use protocol::{
@@ -66,69 +67,6 @@ impl Namespace {
             Namespace::Scheduled => "scheduled",
             Namespace::Manual => "manual",
         }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// Admitted, but something must happen first: its [`Wait`] says what.
-    Waiting,
-    /// Its shards may be granted; none has been since it became so.
-    Ready,
-    Running,
-    /// No shard is pending or leased, and at least one needs a person.
-    NeedsConfirmation,
-    Succeeded,
-    /// Given up by a person.
-    Failed,
-    Cancelled,
-    Skipped,
-    Missed,
-}
-
-impl RunState {
-    pub const ALL: [RunState; 9] = [
-        RunState::Waiting,
-        RunState::Ready,
-        RunState::Running,
-        RunState::NeedsConfirmation,
-        RunState::Succeeded,
-        RunState::Failed,
-        RunState::Cancelled,
-        RunState::Skipped,
-        RunState::Missed,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            RunState::Waiting => "waiting",
-            RunState::Ready => "ready",
-            RunState::Running => "running",
-            RunState::NeedsConfirmation => "needs_confirmation",
-            RunState::Succeeded => "succeeded",
-            RunState::Failed => "failed",
-            RunState::Cancelled => "cancelled",
-            RunState::Skipped => "skipped",
-            RunState::Missed => "missed",
-        }
-    }
-
-    /// Live runs are what `overlap` asks about.
-    pub const fn is_live(self) -> bool {
-        matches!(self, RunState::Ready | RunState::Running)
-    }
-
-    /// Final within the execution: only a rerun leaves it.
-    pub const fn is_final(self) -> bool {
-        matches!(
-            self,
-            RunState::Succeeded
-                | RunState::Failed
-                | RunState::Cancelled
-                | RunState::Skipped
-                | RunState::Missed
-        )
     }
 }
 
