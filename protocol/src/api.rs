@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::attempt::{AttemptOutcome, Exit, Trigger};
 use crate::output::Stream;
 use crate::time::WallMs;
-use crate::{AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, Token};
+use crate::{
+    AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, RunState, Token,
+};
 
 pub use expectation::*;
 pub use requests::*;
@@ -92,7 +94,8 @@ pub struct Run {
     #[serde(with = "Rfc3339")]
     pub fire_time: WallMs,
     pub nominal: Vec<String>,
-    pub state: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub state: RunState,
     pub reason: Option<String>,
     pub execution: u32,
     #[serde(with = "IdText::<ExecutionId>")]

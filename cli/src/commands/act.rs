@@ -68,7 +68,7 @@ pub(crate) fn redo(options: &Redo) -> Result<(), Failure> {
         format!(
             "{} {}, execution {}\n",
             answer.run,
-            in_tone(&answer.state),
+            in_tone(answer.state.as_str()),
             answer.execution
         )
     })
@@ -177,6 +177,6 @@ fn id_of(client: &Client, run: &RunRef) -> Result<RunId, Failure> {
 
 fn tell(asking: &Asking, answer: &RunAnswer) -> Result<(), Failure> {
     asking.output.print(answer, |_| {
-        format!("{} {}\n", answer.run, in_tone(&answer.state))
+        format!("{} {}\n", answer.run, in_tone(answer.state.as_str()))
     })
 }

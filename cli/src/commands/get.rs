@@ -272,7 +272,7 @@ fn runs_table(runs: &[Run], room: Room) -> Table {
         let mut row = vec![
             run.run.to_string(),
             run.fire_time.to_rfc3339(),
-            run.state.clone(),
+            run.state.to_string(),
             shards_done(run),
             took(run),
             run.job.to_string(),

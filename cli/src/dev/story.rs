@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use protocol::api::{Alert, Run};
 use protocol::attempt::Trigger;
-use protocol::{AlertId, DurationMs, RunId, WallMs};
+use protocol::{AlertId, DurationMs, RunId, RunState, WallMs};
 
 use super::Line;
 use crate::clock::rough;
@@ -29,7 +29,7 @@ pub(super) struct Story {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
-    state: String,
+    state: RunState,
     execution: u32,
 }
 
@@ -73,7 +73,7 @@ impl Story {
         let mut lines = Vec::new();
         for run in runs.iter().filter(|run| run.run > self.after) {
             lines.push(fired(run));
-            if is_settled(&run.state) && run.state != "skipped" && run.state != "missed" {
+            if is_settled(run.state) && !matches!(run.state, RunState::Skipped | RunState::Missed) {
                 lines.push(ended(run));
             }
             self.followed.insert(run.run, Seen::of(run));
@@ -95,11 +95,11 @@ impl Story {
             let before = std::mem::replace(seen, Seen::of(run));
             if before.execution != run.execution {
                 lines.push(again(run));
-            } else if before.state == "waiting" && matches!(&*run.state, "ready" | "running") {
+            } else if before.state == RunState::Waiting && run.state.is_live() {
                 lines.push(starts(run));
             }
             let has_moved = before.state != run.state || before.execution != run.execution;
-            if has_moved && is_settled(&run.state) {
+            if has_moved && is_settled(run.state) {
                 lines.push(ended(run));
             }
         }
@@ -133,7 +133,7 @@ impl Story {
         let ended: Vec<RunId> = self
             .followed
             .iter()
-            .filter(|(_, seen)| is_final(&seen.state))
+            .filter(|(_, seen)| seen.state.is_final())
             .map(|(&run, _)| run)
             .collect();
         for run in ended.iter().take(ended.len().saturating_sub(ENDED_MAX)) {
@@ -145,22 +145,15 @@ impl Story {
 impl Seen {
     fn of(run: &Run) -> Seen {
         Seen {
-            state: run.state.clone(),
+            state: run.state,
             execution: run.execution,
         }
     }
 }
 
-fn is_final(state: &str) -> bool {
-    matches!(
-        state,
-        "succeeded" | "failed" | "cancelled" | "skipped" | "missed"
-    )
-}
-
 /// Whether nothing more happens to it by itself.
-fn is_settled(state: &str) -> bool {
-    is_final(state) || state == "needs_confirmation"
+fn is_settled(state: RunState) -> bool {
+    state.is_final() || state == RunState::NeedsConfirmation
 }
 
 fn who(run: &Run) -> String {
@@ -169,10 +162,10 @@ fn who(run: &Run) -> String {
 
 fn fired(run: &Run) -> Line {
     let late = run.admitted_at - run.fire_time;
-    let (what, mut detail) = match run.state.as_str() {
-        "skipped" => ("skipped", run.reason.clone().unwrap_or_default()),
-        "missed" => ("missed", run.reason.clone().unwrap_or_default()),
-        "waiting" => ("waits", run.reason.clone().unwrap_or_default()),
+    let (what, mut detail) = match run.state {
+        RunState::Skipped => ("skipped", run.reason.clone().unwrap_or_default()),
+        RunState::Missed => ("missed", run.reason.clone().unwrap_or_default()),
+        RunState::Waiting => ("waits", run.reason.clone().unwrap_or_default()),
         _ => ("fired", count(u64::from(run.shards), "shard")),
     };
     match run.trigger {
@@ -217,12 +210,12 @@ fn ended(run: &Run) -> Line {
     let done = format!("{}/{}", run.succeeded, run.shards);
     let took = run.ended_at.map(|end| rough(end - run.admitted_at));
     let took = took.map_or_else(String::new, |took| format!(" in {took}"));
-    let (what, detail) = match run.state.as_str() {
-        "succeeded" => ("succeeded", format!("{done}{took}")),
-        "needs_confirmation" => ("stands", format!("{done}: matins why {}", run.run)),
-        "failed" => ("failed", format!("{done}{took}, see {}", run.run)),
-        "cancelled" => ("cancelled", format!("{done}{took}")),
-        "skipped" => ("skipped", run.reason.clone().unwrap_or_default()),
+    let (what, detail) = match run.state {
+        RunState::Succeeded => ("succeeded", format!("{done}{took}")),
+        RunState::NeedsConfirmation => ("stands", format!("{done}: matins why {}", run.run)),
+        RunState::Failed => ("failed", format!("{done}{took}, see {}", run.run)),
+        RunState::Cancelled => ("cancelled", format!("{done}{took}")),
+        RunState::Skipped => ("skipped", run.reason.clone().unwrap_or_default()),
         _ => ("missed", run.reason.clone().unwrap_or_default()),
     };
     Line {
@@ -262,7 +255,7 @@ pub(super) mod tests {
             "ended_at": null,
         }))
         .unwrap();
-        if is_final(state) {
+        if run.state.is_final() {
             run.ended_at = Some(run.admitted_at + DurationMs(1250));
         }
         run
@@ -339,7 +332,7 @@ pub(super) mod tests {
         again.execution = 2;
         let lines = story.handle_followed(&[again.clone()]);
         assert_eq!(told(lines), pairs(&[("again", "execution 2 of run-1")]));
-        again.state = "succeeded".to_owned();
+        again.state = RunState::Succeeded;
         assert_eq!(story.handle_followed(&[again]).len(), 1);
     }
 

@@ -408,7 +408,7 @@ fn show(run: &Run, job: JobName, reason: Option<String>) -> api::Run {
         namespace: row.namespace.as_str().to_owned(),
         fire_time: row.fire_time,
         nominal: row.nominal.clone(),
-        state: row.state.as_str().to_owned(),
+        state: row.state,
         reason: row.reason.clone().or(reason),
         execution: row.execution,
         execution_id: row.execution_id,

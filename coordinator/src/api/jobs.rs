@@ -321,10 +321,7 @@ pub(super) async fn run(
         reason: body.reason,
     };
     match api.carry_out(&what, request).await? {
-        Done::RunStarted { run_id, state } => Ok(Json(RunAnswer {
-            run: run_id,
-            state: state.as_str().to_owned(),
-        })),
+        Done::RunStarted { run_id, state } => Ok(Json(RunAnswer { run: run_id, state })),
         other => Err(out_of_place(&what, &other)),
     }
 }

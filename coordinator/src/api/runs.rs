@@ -206,7 +206,7 @@ pub(super) async fn redo(
             run,
             execution,
             execution_id,
-            state: state.as_str().to_owned(),
+            state,
         })),
         other => Err(out_of_place(&what, &other)),
     }
@@ -278,7 +278,6 @@ fn verdict(what: &str, word: &str) -> Result<Verdict, ApiError> {
 }
 
 fn answer(run: RunId, state: RunState) -> Json<RunAnswer> {
-    let state = state.as_str().to_owned();
     Json(RunAnswer { run, state })
 }
 

@@ -1,5 +1,6 @@
 //! From a manifest to a run that has succeeded, and the ways in which it does not.
 
+use protocol::RunState;
 use protocol::api::{Agent, Alert, JobDetail, Run, RunAnswer, RunDetail, Status};
 use protocol::attempt::{AttemptOutcome, Exit, Trigger};
 use protocol::message::{AgentMessage, CoordinatorBody};
@@ -43,7 +44,7 @@ fn a_job_fires_and_the_ledger_proves_it() {
     agent.succeed(second);
 
     let run = work.run_id.to_string();
-    let detail = coordinator.wait_for_state(&run, "succeeded");
+    let detail = coordinator.wait_for_state(&run, RunState::Succeeded);
     assert_eq!((detail.run.succeeded, detail.run.shards), (2, 2));
     assert_eq!(detail.run.fire_time, work.fire_time);
     let attempt = &detail.shard_list[work.shard as usize].attempts[0];
@@ -141,7 +142,8 @@ fn a_person_cancels_and_reruns() {
         .refused(409, "refused");
     let answer: RunAnswer = coordinator.ask_run(&run, "cancel", json!({})).ok();
     assert_eq!(
-        answer.state, "running",
+        answer.state,
+        RunState::Running,
         "its lease lives until the agent reports"
     );
     agent.hear("the cancel", |body| match body {
@@ -149,7 +151,7 @@ fn a_person_cancels_and_reruns() {
         _ => None,
     });
     agent.ended(token, AttemptOutcome::Cancelled, Some(Exit::Signal(15)));
-    coordinator.wait_for_state(&run, "cancelled");
+    coordinator.wait_for_state(&run, RunState::Cancelled);
 
     let answer: RunAnswer = coordinator.ask_run(&run, "rerun", json!({})).ok();
     assert_eq!(
@@ -162,7 +164,7 @@ fn a_person_cancels_and_reruns() {
     agent.has_output(token, &printed(long.as_bytes()), End::Orderly);
     agent.has_output(again, &printed(b"the second time"), End::Orderly);
     agent.succeed(again);
-    let detail = coordinator.wait_for_state(&run, "succeeded");
+    let detail = coordinator.wait_for_state(&run, RunState::Succeeded);
     assert_eq!(detail.run.execution, 2);
     let path = format!("/api/v1/runs/{run}/shards/0/log");
     for (path, output) in [
@@ -192,7 +194,7 @@ fn an_unknown_outcome_of_an_unsafe_job_waits_for_a_person() {
     let (token, _) = agent.hear_start();
     agent.started(token);
     agent.ended(token, AttemptOutcome::Failed, Some(Exit::Signal(9)));
-    let detail = coordinator.wait_for_state(&run, "needs_confirmation");
+    let detail = coordinator.wait_for_state(&run, RunState::NeedsConfirmation);
     assert_eq!(
         detail.shard_list[0].attempts[0].tail.as_deref(),
         Some("it went wrong")
@@ -205,12 +207,12 @@ fn an_unknown_outcome_of_an_unsafe_job_waits_for_a_person() {
     let answer: RunAnswer = coordinator
         .ask_run(&run, "confirm", json!({ "verdict": "retry" }))
         .ok();
-    assert_eq!(answer.state, "ready");
+    assert_eq!(answer.state, RunState::Ready);
     let (token, work) = agent.hear_start();
     assert_eq!(work.attempt, 2);
     agent.started(token);
     agent.ended(token, AttemptOutcome::TimedOut, Some(Exit::Signal(9)));
-    coordinator.wait_for_state(&run, "needs_confirmation");
+    coordinator.wait_for_state(&run, RunState::NeedsConfirmation);
     let answer: RunAnswer = coordinator
         .ask_run(
             &run,
@@ -218,7 +220,7 @@ fn an_unknown_outcome_of_an_unsafe_job_waits_for_a_person() {
             json!({ "shard": 0, "verdict": "succeeded" }),
         )
         .ok();
-    assert_eq!(answer.state, "succeeded");
+    assert_eq!(answer.state, RunState::Succeeded);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use coordinator::{CoordinatorError, Options};
-use protocol::WallMs;
 use protocol::api::{Run, RunDetail, Status};
+use protocol::{RunState, WallMs};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -203,13 +203,13 @@ impl Coordinator {
     }
 
     /// Waits until a run of the job is in this state.
-    pub(crate) fn wait_for_run(&self, job: &str, state: &str) -> Run {
+    pub(crate) fn wait_for_run(&self, job: &str, state: RunState) -> Run {
         wait_for(&format!("a run of {job} to be {state}"), || {
             self.runs_of(job).into_iter().find(|run| run.state == state)
         })
     }
 
-    pub(crate) fn wait_for_state(&self, run: &str, state: &str) -> RunDetail {
+    pub(crate) fn wait_for_state(&self, run: &str, state: RunState) -> RunDetail {
         wait_for(&format!("{run} to be {state}"), || {
             Some(self.run(run)).filter(|detail| detail.run.state == state)
         })

@@ -12,6 +12,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use protocol::RunState;
 use protocol::api::{Job, Run, Status};
 use serde_json::json;
 
@@ -31,7 +32,7 @@ fn a_restart_keeps_everything() {
     first.put_job("t/still", &manifest("t/still", YEARLY, ""));
     let (token, work) = agent.hear_start();
     agent.succeed(token);
-    let done = first.wait_for_run("t/tick", "succeeded");
+    let done = first.wait_for_run("t/tick", RunState::Succeeded);
     assert_eq!(done.run, work.run_id);
     let (before, epoch) = (
         first.get::<Vec<Job>>("/api/v1/jobs"),

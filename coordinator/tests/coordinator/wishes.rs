@@ -1,5 +1,6 @@
 //! What people do with jobs, runs and alerts that stand: pause, redo, failed shards, clear.
 
+use protocol::RunState;
 use protocol::api::{Alert, ClearAlertAnswer, JobDetail, PauseAnswer, RedoAnswer, RunAnswer};
 use protocol::attempt::{AttemptOutcome, Exit, Trigger};
 use serde_json::json;
@@ -55,7 +56,7 @@ fn a_failed_run_is_told_of_rerun_redone_and_told_of_no_more() {
     let (token, _) = agent.hear_start();
     agent.started(token);
     agent.ended(token, AttemptOutcome::Failed, Some(Exit::Code(3)));
-    coordinator.wait_for_state(&run, "needs_confirmation");
+    coordinator.wait_for_state(&run, RunState::NeedsConfirmation);
     let open = || -> Vec<Alert> { coordinator.get("/api/v1/alerts") };
     let alert = open().remove(0);
     assert_eq!((alert.count, alert.cleared_at), (1, None));
@@ -74,12 +75,12 @@ fn a_failed_run_is_told_of_rerun_redone_and_told_of_no_more() {
     let answer: RunAnswer = coordinator
         .ask_run(&run, "rerun", json!({ "failed": true }))
         .ok();
-    assert_eq!(answer.state, "ready");
+    assert_eq!(answer.state, RunState::Ready);
     assert_eq!(open(), [], "who asked has an answer");
     let (token, _) = agent.hear_start();
     agent.started(token);
     agent.succeed(token);
-    coordinator.wait_for_state(&run, "succeeded");
+    coordinator.wait_for_state(&run, RunState::Succeeded);
 
     let why = coordinator
         .ask_run(&run, "redo", json!({}))
@@ -94,7 +95,7 @@ fn a_failed_run_is_told_of_rerun_redone_and_told_of_no_more() {
     assert!(work.redo < Some(token.0) && work.redo < work.fence);
     agent.started(token);
     agent.succeed(token);
-    coordinator.wait_for_state(&run, "succeeded");
+    coordinator.wait_for_state(&run, RunState::Succeeded);
     let all: Vec<Alert> = coordinator.get("/api/v1/alerts?all=true");
     assert!(all[0].cleared_at.is_some() && all[0].cleared_by.is_none());
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{IdText, Rfc3339, Rfc3339OrNull};
 use crate::time::WallMs;
-use crate::{AgentName, AlertId, ExecutionId, JobId, JobName, RunId};
+use crate::{AgentName, AlertId, ExecutionId, JobId, JobName, RunId, RunState};
 
 /// `PUT /jobs/{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +136,8 @@ pub struct RedoAnswer {
     pub execution: u32,
     #[serde(with = "IdText::<ExecutionId>")]
     pub execution_id: ExecutionId,
-    pub state: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub state: RunState,
 }
 
 /// `POST /jobs/{namespace}/{name}/pause`: nothing of its schedule fires until it is resumed; runs that
@@ -222,7 +223,8 @@ pub struct RevokeAnswer {
 pub struct RunAnswer {
     #[serde(with = "IdText::<RunId>")]
     pub run: RunId,
-    pub state: String,
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    pub state: RunState,
 }
 
 /// `POST /agents/{name}/cordon`: no new work; what runs there goes on.

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use protocol::RunState;
 use protocol::api::{Alert, JobDetail, Status};
 
 use crate::fires::check_fires;
@@ -137,7 +138,10 @@ fn a_coordinator_s_clock_that_jumps_fires_nothing_early_twice_or_never() -> Resu
     }
     for (_, site, _) in &mut sites {
         site.wait_for("a first run", |site| {
-            Ok(site.runs()?.iter().any(|run| run.state == "succeeded"))
+            Ok(site
+                .runs()?
+                .iter()
+                .any(|run| run.state == RunState::Succeeded))
         })?;
     }
     let longest = JUMPS.iter().map(|jump| jump.steps.len()).max().unwrap_or(0);
@@ -165,7 +169,7 @@ fn a_coordinator_s_clock_that_jumps_fires_nothing_early_twice_or_never() -> Resu
         // The hold of a minute is twelve instants that came late, and then two in time.
         site.wait_for("what was held to be made up for", |site| {
             let runs = site.runs()?;
-            let done = runs.iter().filter(|run| run.state == "succeeded");
+            let done = runs.iter().filter(|run| run.state == RunState::Succeeded);
             Ok(done.count() >= before + 14)
         })?;
         let fires = check_fires(&site, &job, EVERY).with_context(|| job.clone())?;
@@ -229,7 +233,7 @@ fn twelve_hours_without_a_coordinator_are_made_up_for_once() -> Result<()> {
     site.start_coordinator()?;
     site.wait_for("the job to be made up for", |site| {
         let runs = site.runs()?;
-        Ok(!runs.is_empty() && runs.iter().all(|run| run.state == "succeeded"))
+        Ok(!runs.is_empty() && runs.iter().all(|run| run.state == RunState::Succeeded))
     })?;
     let detail: JobDetail = site.get(&format!("jobs/{}", job.name))?;
     let [gap] = detail.gaps.as_slice() else {

@@ -4,6 +4,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use protocol::RunState;
 use protocol::api::{Alert, JobDetail};
 
 use crate::site::{COORDINATOR, Site, binary};
@@ -87,7 +88,10 @@ fn a_job_whose_row_is_damaged_stands_still_alone() -> Result<()> {
     site.wait_for("the other to fire on", |site| {
         let runs = site.runs()?;
         let of_sound = runs.iter().filter(|run| run.job.to_string() == sound.name);
-        Ok(of_sound.filter(|run| run.state == "succeeded").count() >= 3)
+        Ok(of_sound
+            .filter(|run| run.state == RunState::Succeeded)
+            .count()
+            >= 3)
     })?;
     let alerts: Vec<Alert> = site.get("alerts")?;
     let of_damaged = |alert: &Alert| {

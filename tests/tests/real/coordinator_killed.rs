@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use protocol::WallMs;
+use protocol::{RunState, WallMs};
 
 use crate::site::{PATIENCE, Site};
 use crate::{job, lines};
@@ -51,7 +51,7 @@ fn killed_fifty_times_during_two_thousand_fires() -> Result<()> {
         Ok(runs
             .iter()
             .filter(|run| Some(run.run) <= last)
-            .all(|run| run.state == "succeeded"))
+            .all(|run| run.state == RunState::Succeeded))
     })?;
 
     let mut fires: BTreeMap<String, Vec<WallMs>> = BTreeMap::new();

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use protocol::RunState;
 use protocol::attempt::AttemptOutcome;
 
 use crate::chance::{chance, seed};
@@ -67,7 +68,7 @@ fn state_deleted(rounds: u32) -> Result<()> {
     site.wait_for("every run up to now to succeed", |site| {
         let runs = site.runs()?;
         let mut until = runs.iter().filter(|run| run.run <= last);
-        Ok(until.all(|run| run.state == "succeeded"))
+        Ok(until.all(|run| run.state == RunState::Succeeded))
     })?;
     let evidence = site.evidence()?;
     println!("{}", evidence.summary());

@@ -13,6 +13,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use protocol::RunState;
 
 use crate::site::{PATIENCE, Site, agent_name, binary};
 use crate::{Line, job, lines};
@@ -256,8 +257,8 @@ fn wait_until_succeeded(site: &mut Site) -> Result<()> {
     site.wait_for("the run to succeed", |site| {
         let runs = site.runs()?;
         let run = runs.first().context("the run exists")?;
-        ensure!(run.state != "needs_confirmation", "{:?}", run.reason);
-        Ok(run.state == "succeeded")
+        ensure!(run.state != RunState::NeedsConfirmation, "{:?}", run.reason);
+        Ok(run.state == RunState::Succeeded)
     })
 }
 

@@ -7,8 +7,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use protocol::RunId;
 use protocol::api::RunDetail;
+use protocol::{RunId, RunState};
 
 use crate::chance::{chance, seed};
 use crate::evidence::Evidence;
@@ -81,7 +81,10 @@ fn settle(site: &mut Site, last: RunId, limit: Duration) -> Result<BTreeMap<RunI
             return Ok(asked);
         }
         ensure!(begun.elapsed() < limit, "still open: {open:#?}");
-        for run in open.iter().filter(|run| run.state == "needs_confirmation") {
+        for run in open
+            .iter()
+            .filter(|run| run.state == RunState::NeedsConfirmation)
+        {
             let id = run.run.to_string();
             site.matins(&["confirm", &id, "--as", "retry", "--reason", "looked at it"])?;
             *asked.entry(run.run).or_default() += 1;

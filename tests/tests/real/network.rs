@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use nix::sched::{CloneFlags, unshare};
-use protocol::Token;
 use protocol::attempt::AttemptOutcome;
+use protocol::{RunState, Token};
 
 use crate::grounds::{Grounds, Namespaces, finish, possible};
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
@@ -253,7 +253,11 @@ fn a_third_of_all_packets_lost_costs_nothing_but_time() -> Result<()> {
         job.apply(&fleet.site)?;
         fleet.site.wait_for("five runs to succeed", |site| {
             let runs = site.runs()?;
-            Ok(runs.iter().filter(|run| run.state == "succeeded").count() >= 5)
+            Ok(runs
+                .iter()
+                .filter(|run| run.state == RunState::Succeeded)
+                .count()
+                >= 5)
         })?;
         let evidence = fleet.site.evidence()?;
         println!("{}", evidence.summary());

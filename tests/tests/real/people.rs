@@ -2,6 +2,7 @@
 //! they copy the disk of a host.
 
 use anyhow::{Context, Result, ensure};
+use protocol::RunState;
 use protocol::api::Agent;
 use protocol::attempt::AttemptOutcome;
 
@@ -36,14 +37,17 @@ fn a_rerun_waits_for_what_was_cancelled_and_writes_after_everybody() -> Result<(
     let second = site.runs()?.last().context("it runs")?.run.to_string();
     site.matins(&["cancel", &second, "--reason", "test"])?;
     site.wait_for("the second to be cancelled", |site| {
-        Ok(site.runs()?.iter().any(|run| run.state == "cancelled"))
+        Ok(site
+            .runs()?
+            .iter()
+            .any(|run| run.state == RunState::Cancelled))
     })?;
     job.run(&mut site)?;
     site.wait_for("the third to succeed", |site| {
         Ok(site
             .runs()?
             .last()
-            .is_some_and(|run| run.state == "succeeded"))
+            .is_some_and(|run| run.state == RunState::Succeeded))
     })?;
     site.matins(&["rerun", &second, "--reason", "test"])?;
     // A writer that is refused does not succeed.

@@ -7,9 +7,9 @@ use std::fs;
 use std::rc::Rc;
 
 use anyhow::{Result, ensure};
-use protocol::Token;
 use protocol::api::RunDetail;
 use protocol::attempt::AttemptOutcome;
+use protocol::{RunState, Token};
 
 use crate::grounds::{Cgroup, Grounds, Namespaces, possible};
 use crate::site::{PATIENCE, Site, agent_name, supervisor_name};
@@ -141,7 +141,7 @@ fn an_unsafe_shard_that_lost_its_power_goes_to_a_person() -> Result<()> {
         Ok(site
             .runs()?
             .iter()
-            .all(|run| run.state == "needs_confirmation"))
+            .all(|run| run.state == RunState::NeedsConfirmation))
     })?;
     let run = trial.site.runs()?.remove(0);
     let detail: RunDetail = trial.site.get(&format!("runs/{}", run.run))?;

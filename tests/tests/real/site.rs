@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use protocol::RunState;
 use protocol::api;
 use serde::de::DeserializeOwned;
 
@@ -349,7 +350,7 @@ impl Site {
     pub(crate) fn wait_until_succeeded(&mut self, limit: Duration) -> Result<()> {
         self.wait_within(limit, "every run to succeed", |site| {
             let runs = site.runs()?;
-            Ok(!runs.is_empty() && runs.iter().all(|run| run.state == "succeeded"))
+            Ok(!runs.is_empty() && runs.iter().all(|run| run.state == RunState::Succeeded))
         })
     }
 

@@ -43,7 +43,7 @@ pub(super) fn show(detail: &JobDetail, now: WallMs, room: Room) -> String {
             runs.row(vec![
                 run.run.to_string(),
                 run.fire_time.to_rfc3339(),
-                run.state.clone(),
+                run.state.to_string(),
                 shards_done(run),
                 took(run),
                 run.reason.clone().unwrap_or_default(),

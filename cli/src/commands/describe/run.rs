@@ -4,7 +4,7 @@ use std::fmt::Write;
 use chrono_tz::Tz;
 use protocol::api::{Attempt, RunDetail, Shard};
 use protocol::attempt::{AttemptOutcome, Exit};
-use protocol::{DurationMs, WallMs};
+use protocol::{DurationMs, RunState, WallMs};
 
 use super::Facts;
 use crate::clock::{rough, time_of_day};
@@ -67,7 +67,7 @@ fn facts(detail: &RunDetail, now: WallMs) -> String {
         None => facts.add("ended", &format!("not yet, {} so far", since(now))),
     }
     facts.add("version", &run.version.to_string());
-    if run.state == "needs_confirmation" {
+    if run.state == RunState::NeedsConfirmation {
         facts.add("now", &what_to_do(detail));
     }
     facts.text

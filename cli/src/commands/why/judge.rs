@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use protocol::api::{Attempt, RunDetail, Shard};
 use protocol::attempt::{AttemptOutcome, Exit};
-use protocol::{DurationMs, RunId, WallMs};
+use protocol::{DurationMs, RunId, RunState, WallMs};
 
 use super::Facts;
 use crate::clock::rough;
@@ -227,10 +227,10 @@ fn of_run(facts: &Facts, detail: &RunDetail) -> Finding {
     if let Some(double) = doubled(detail) {
         return double;
     }
-    match run.state.as_str() {
-        "succeeded" => fine(detail),
-        "waiting" | "ready" | "running" => under_way(detail),
-        "skipped" | "missed" => {
+    match run.state {
+        RunState::Succeeded => fine(detail),
+        RunState::Waiting | RunState::Ready | RunState::Running => under_way(detail),
+        RunState::Skipped | RunState::Missed => {
             let reason = run.reason.as_deref().unwrap_or("no reason was noted");
             let mut advice = Vec::new();
             if let Some(other) = named_run(reason).filter(|&other| other != run.run) {
@@ -268,7 +268,7 @@ fn fine(detail: &RunDetail) -> Finding {
 fn under_way(detail: &RunDetail) -> Finding {
     let run = &detail.run;
     let describe = advise(format!("matins describe {} --watch", run.run), "watch it");
-    if run.state == "waiting" {
+    if run.state == RunState::Waiting {
         let reason = run.reason.as_deref().unwrap_or("no reason was noted");
         let mut advice = vec![describe];
         if let Some(other) = named_run(reason) {
@@ -315,7 +315,7 @@ fn unsuccessful(facts: &Facts, detail: &RunDetail) -> Finding {
         .any(|attempt| attempt.started_at.is_some());
     let verdict = if !started {
         Verdict::NeverRan
-    } else if run.state == "cancelled" || bad.iter().any(|shard| was_cut_off(shard)) {
+    } else if run.state == RunState::Cancelled || bad.iter().any(|shard| was_cut_off(shard)) {
         Verdict::CutOff
     } else {
         Verdict::HalfDone
@@ -325,7 +325,7 @@ fn unsuccessful(facts: &Facts, detail: &RunDetail) -> Finding {
         .find_map(|shard| Some((shard, last_words(shard)?)))
     {
         Some((shard, words)) => format!("shard {} {words}", shard.shard),
-        None => run.reason.clone().unwrap_or_else(|| run.state.clone()),
+        None => run.reason.clone().unwrap_or_else(|| run.state.to_string()),
     };
     let because = format!("{} shards succeeded; {cause}", shards_done(run));
     finding(verdict, because, what_to_do(facts, detail, &bad, &cause))
@@ -341,7 +341,7 @@ fn what_to_do(facts: &Facts, detail: &RunDetail, bad: &[&Shard], cause: &str) ->
         let command = format!("matins logs {} --shard {}", run.run, shard.shard);
         advice.push(advise(command, "read what it printed"));
     }
-    if run.state == "cancelled" {
+    if run.state == RunState::Cancelled {
         advice.push(again(
             detail,
             "",

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use protocol::api::RunDetail;
-use protocol::{DurationMs, WallMs};
+use protocol::{DurationMs, RunState, WallMs};
 use serde_json::{Value, json};
 
 use super::Facts;
@@ -176,7 +176,7 @@ fn triggered(facts: &Facts) -> Vec<String> {
     if late > DurationMs::ZERO && run.namespace == "scheduled" {
         let _ = write!(line, ", {} after its time", rough(late));
     }
-    if matches!(run.state.as_str(), "skipped" | "missed") {
+    if matches!(run.state, RunState::Skipped | RunState::Missed) {
         let _ = write!(line, ", and {}", run.state);
     }
     vec![line]

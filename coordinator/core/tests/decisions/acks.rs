@@ -1,8 +1,8 @@
 //! An acknowledgement is a promise, and is given only when it can be kept.
 
-use protocol::Token;
 use protocol::attempt::AttemptOutcome;
 use protocol::message::{AgentMessage, CoordinatorBody, Receipt, Started};
+use protocol::{RunState, Token};
 
 use crate::bench::{Bench, attach};
 
@@ -99,7 +99,7 @@ fn a_receipt_is_acknowledged_when_it_is_committed_whatever_it_is_worth() {
         bench.heard(host.conn),
         [CoordinatorBody::ReceiptAck { token }]
     );
-    assert_eq!(bench.detail(run).run.state, "succeeded");
+    assert_eq!(bench.detail(run).run.state, RunState::Succeeded);
     for again in [token, Token(12_345)] {
         bench.finish(host, again, AttemptOutcome::Failed);
         assert_eq!(
@@ -107,7 +107,7 @@ fn a_receipt_is_acknowledged_when_it_is_committed_whatever_it_is_worth() {
             [CoordinatorBody::ReceiptAck { token: again }]
         );
     }
-    assert_eq!(bench.detail(run).run.state, "succeeded");
+    assert_eq!(bench.detail(run).run.state, RunState::Succeeded);
 }
 
 #[test]

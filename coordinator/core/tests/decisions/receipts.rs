@@ -43,7 +43,7 @@ fn a_success_that_is_announced_is_not_computed_again() {
     let (mut bench, back, _, run, token) = announced();
     bench.pass(BOUND - 1);
     bench.finish(back, token, AttemptOutcome::Succeeded);
-    assert_eq!(bench.detail(run).run.state, "succeeded");
+    assert_eq!(bench.detail(run).run.state, RunState::Succeeded);
     bench.pass(10_000);
     assert_eq!(attempts(&bench, run), 1);
 }

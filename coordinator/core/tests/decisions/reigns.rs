@@ -1,5 +1,6 @@
 //! The beginning of a reign, and its end.
 
+use ledger::RunState;
 use ledger::command::Command;
 use protocol::message::{AgentMessage, CoordinatorBody};
 
@@ -55,5 +56,5 @@ fn leases_and_attached_hosts_go_on_under_the_next_reign() {
     bench.beat(host, 1, &[token]);
     assert_eq!(bench.acks(host), [(1, vec![token])]);
     bench.finish(host, token, protocol::attempt::AttemptOutcome::Succeeded);
-    assert_eq!(bench.detail(run).run.state, "succeeded");
+    assert_eq!(bench.detail(run).run.state, RunState::Succeeded);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ledger::{Change, Done, Outcome, Proposal, RunFilter, Store, WorkingSet};
 use proptest::prelude::*;
-use protocol::{Rule, Rules, RunId, Token};
+use protocol::{Rule, Rules, RunId, RunState, Token};
 
 use crate::generate::{Choices, Past, choices, proposal};
 
@@ -230,7 +230,7 @@ fn generated_commands_reach_every_kind_of_answer() {
 
     let mut runner = TestRunner::deterministic();
     let mut done: BTreeMap<String, u32> = BTreeMap::new();
-    let mut states: BTreeMap<String, u32> = BTreeMap::new();
+    let mut states: BTreeMap<RunState, u32> = BTreeMap::new();
     for _ in 0..90 {
         let mut told = Told::new(Rules::all());
         for _ in 0..120 {

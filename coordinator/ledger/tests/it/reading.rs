@@ -232,7 +232,7 @@ fn a_run_is_told_with_everything_that_happened_to_it() {
     let detail = reader.run(RunId(1)).unwrap().unwrap();
     assert_eq!(Some(detail.clone()), store.run(RunId(1)).unwrap());
     assert_eq!((detail.run.pending, detail.run.leased), (1, 1));
-    assert_eq!(detail.run.state, "running");
+    assert_eq!(detail.run.state, RunState::Running);
     assert_eq!(detail.executions.len(), 1);
     let attempts = &detail.shard_list[0].attempts;
     let told: Vec<_> = attempts

@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use protocol::RunId;
 use protocol::api::{Alert, ErrorBody, Run, Status};
+use protocol::{RunId, RunState};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -104,9 +104,9 @@ impl People {
             }
             Deed::Cancel => self.pick_run("cancel", |run| run.ended_at.is_none())?,
             Deed::Rerun => self.pick_run("rerun", |run| {
-                ["cancelled", "failed"].contains(&run.state.as_str())
+                [RunState::Cancelled, RunState::Failed].contains(&run.state)
             })?,
-            Deed::Redo => self.pick_run("redo", |run| run.state == "succeeded")?,
+            Deed::Redo => self.pick_run("redo", |run| run.state == RunState::Succeeded)?,
             Deed::Pause => {
                 self.undo.push((until, Undo::Resume(job)));
                 self.post("pause", &format!("jobs/{job}/pause"), &reason)?;
