@@ -25,9 +25,9 @@ pub struct Truth {
     pub highest_position: i64,
     /// What every version that ever was in force says.
     pub manifests: BTreeMap<(JobId, u32), Arc<Manifest>>,
-    /// True time at which each waiting run began to wait for what its row says, as far as a leader
-    /// of now can know of it.
-    pub waits_since: BTreeMap<RunId, (Option<Wait>, i64)>,
+    /// Since when each waiting run waits for what its row says: as the row has it, and in true time,
+    /// as far as a leader of now can know of it.
+    pub waits_since: BTreeMap<RunId, (WallMs, i64)>,
     /// Leases whose expiry any core has ever proposed.
     pub expiry_proposed: std::collections::BTreeSet<Token>,
     /// Hosts that operators have taken out of service.
@@ -219,18 +219,17 @@ impl World {
         let (now, waits_since) = (self.now, &mut self.truth.waits_since);
         match change {
             Change::Epoch(_) => waits_since.values_mut().for_each(|(_, since)| *since = now),
-            Change::Run(run) if run.waits.is_none() => {
-                waits_since.remove(&run.run_id);
-            }
-            Change::Run(run) => {
-                let known = waits_since.get(&run.run_id).map(|(wait, _)| *wait);
-                let same = |wait: Option<Wait>| {
-                    wait.map(|wait| wait.since) == run.waits.map(|wait| wait.since)
-                };
-                if !known.is_some_and(same) {
-                    waits_since.insert(run.run_id, (run.waits, now));
+            Change::Run(run) => match run.waits {
+                None => {
+                    waits_since.remove(&run.run_id);
                 }
-            }
+                Some(Wait { since, .. }) => {
+                    let known = waits_since.get(&run.run_id);
+                    if known.is_none_or(|(known, _)| *known != since) {
+                        waits_since.insert(run.run_id, (since, now));
+                    }
+                }
+            },
             _ => {}
         }
     }
