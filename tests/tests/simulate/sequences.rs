@@ -145,6 +145,10 @@ fn fails_after(seconds: i64, exit: Exit) -> Behaviour {
     }
 }
 
+fn is_fire(command: &Command) -> bool {
+    matches!(command, Command::Fire(_))
+}
+
 impl World {
     /// A coordinator and this many hosts, all attached.
     fn begin(&mut self, hosts: usize) -> Held {

@@ -3,7 +3,7 @@
 use ledger::RunState;
 use ledger::command::Command;
 
-use super::{A, MINUTE, SECOND, alert_with, sequences, works_for};
+use super::{A, MINUTE, SECOND, alert_with, is_fire, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::{number, text};
 use crate::world::people::{self, Job};
@@ -60,14 +60,10 @@ fn outage_12h(world: &mut World) -> Held {
     world.require(
         gaps == JOBS && alerts == JOBS && caught_up == JOBS * CAUGHT_UP as usize,
         "P7",
-        "one gap and one alert a job, and the newest run",
+        "one gap and one alert a job, and the newest runs",
         || format!("{gaps} gaps, {alerts} alerts, {caught_up} caught up with, for {JOBS} jobs"),
     );
     heal(world)
-}
-
-fn is_fire(command: &Command) -> bool {
-    matches!(command, Command::Fire(_))
 }
 
 /// One job's manifest cannot be read any more.

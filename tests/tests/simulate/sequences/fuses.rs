@@ -1,11 +1,8 @@
 //! Fuses: a job that fires too often, a backlog that grows old, and a herd that is neither.
 
-use coordinator_core::Request;
-use ledger::command::Command;
-
-use super::{MINUTE, SECOND, sequences};
+use super::{MINUTE, SECOND, is_fire, sequences};
 use crate::invariants::p4_nothing_precious::heal;
-use crate::world::people::Job;
+use crate::world::people::{Job, resume};
 use crate::world::{Held, World};
 
 sequences! {
@@ -24,8 +21,7 @@ fn flood(world: &mut World) -> Held {
     world.put(&Job::every_minute("a/floods"))?;
     world.put(&Job::every_minute("a/good"))?;
     world.run_for(70 * SECOND)?;
-    let job = world.job("a/floods").clone();
-    world.forgets_fires_of = Some(job.job_id);
+    world.forgets_fires_of = Some(world.job("a/floods").job_id);
     world.run_for(3 * MINUTE)?;
     let paused = world.job("a/floods").is_paused();
     world.require(paused, "P7", "a job that floods is stopped", || {
@@ -39,11 +35,7 @@ fn flood(world: &mut World) -> Held {
         || format!("{told} alerts, {fires} fires of the other job"),
     );
     world.forgets_fires_of = None;
-    let name = job.name.clone();
-    world.must(Request::Resume {
-        job: name,
-        by: "operator".to_owned(),
-    })?;
+    world.must(resume("a/floods"))?;
     world.run_for(2 * MINUTE)?;
     heal(world)
 }
@@ -84,7 +76,7 @@ fn herd(world: &mut World, jobs: usize) -> Held {
     world.run_for(midnight - world.now - SECOND)?;
     world.run_until("the herd is on its way", 3 * SECOND, |w| {
         w.leader()
-            .is_some_and(|leader| leader.has_on_its_way(|c| matches!(c, Command::Fire(_))))
+            .is_some_and(|leader| leader.has_on_its_way(is_fire))
     })?;
     world.restart_leader_after(SECOND, true)?;
     world.run_for(10 * MINUTE)?;

@@ -2,9 +2,8 @@
 
 use coordinator_core::RequestError;
 use ledger::RunState;
-use ledger::command::Command;
 
-use super::{MINUTE, SECOND, sequences};
+use super::{MINUTE, SECOND, is_fire, sequences};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::number;
 use crate::world::people::{Job, pause, resume};
@@ -65,7 +64,7 @@ fn pause_a_year(world: &mut World) -> Held {
 fn pause_before_fire(world: &mut World) -> Held {
     world.begin(1)?;
     world.put(&Job::every_minute("a/minutely"))?;
-    world.withhold = Some(|command| matches!(command, Command::Fire(_)));
+    world.withhold = Some(is_fire);
     world.run_past_minute(100)?;
     world.must(pause("a/minutely"))?;
     world.release_withheld();

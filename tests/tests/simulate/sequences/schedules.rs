@@ -1,9 +1,8 @@
 //! Manifests that change, jobs that go and come back, at the minute of a fire.
 
 use ledger::RunState;
-use ledger::command::Command;
 
-use super::{MINUTE, SECOND, sequences};
+use super::{MINUTE, SECOND, is_fire, sequences};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::world::people::{Job, delete};
 use crate::world::process::Behaviour;
@@ -22,7 +21,7 @@ fn version_between(world: &mut World) -> Held {
     world.begin(1)?;
     let job = Job::every_minute("a/moves");
     world.put(&job)?;
-    world.withhold = Some(|command| matches!(command, Command::Fire(_)));
+    world.withhold = Some(is_fire);
     world.run_past_minute(100)?;
     world.step_clock(-900);
     world.put(&job.at("15,45 * * * *"))?;
