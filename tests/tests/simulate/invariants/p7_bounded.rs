@@ -7,6 +7,7 @@ use ledger::{Change, Command, Done, Outcome, Proposal, RunRow, RunState, ShardSt
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::{JobId, Token};
 
+use super::p6_clocks::decisions;
 use super::tables::{Tables, number, number_or_null, text};
 use crate::world::World;
 
@@ -20,36 +21,19 @@ const LATE_AT_MOST: usize = 1_000;
 const CATCH_UP_AT_MOST: usize = 100;
 
 pub fn on_propose(world: &mut World, proposal: &Proposal) {
-    let (job_id, version, decisions): (_, _, &[Decision]) = match &proposal.command {
-        Command::Fire(fire) => (Some(fire.job_id), fire.version, &fire.decisions),
-        Command::PutJob(put) => match &put.settle {
-            Some(settle) => (None, settle.version, &settle.decisions),
-            None => return,
-        },
-        Command::DeleteJob(delete) => {
-            let settle = &delete.settle;
-            (Some(delete.job_id), settle.version, &settle.decisions)
-        }
-        Command::ResumeJob(resume) => {
-            let settle = &resume.settle;
-            (Some(resume.job_id), settle.version, &settle.decisions)
-        }
-        _ => return,
+    let Some(decisions) = decisions(&proposal.command) else {
+        return;
     };
-    let manifest = job_id.and_then(|job_id| world.truth.manifests.get(&(job_id, version)));
+    let version = match &proposal.command {
+        Command::Fire(fire) => Some((fire.job_id, fire.version)),
+        Command::DeleteJob(delete) => Some((delete.job_id, delete.settle.version)),
+        Command::ResumeJob(resume) => Some((resume.job_id, resume.settle.version)),
+        // A put knows its job by name only.
+        _ => None,
+    };
+    let manifest = version.and_then(|version| world.truth.manifests.get(&version));
     let at_most = manifest.map_or(CATCH_UP_AT_MOST, |m| m.catch_up.at_most as usize);
-    let catch_ups = decisions
-        .iter()
-        .filter(|decision| {
-            matches!(
-                decision,
-                Decision::Run {
-                    trigger: Trigger::CatchUp,
-                    ..
-                }
-            )
-        })
-        .count();
+    let catch_ups = catch_ups(decisions);
     world.require(
         catch_ups <= at_most,
         "P7",
@@ -63,6 +47,20 @@ pub fn on_propose(world: &mut World, proposal: &Proposal) {
         "a decision is bounded",
         || format!("{len} decisions in one command"),
     );
+}
+
+/// How many fires these decisions catch up with.
+pub fn catch_ups(decisions: &[Decision]) -> usize {
+    let is_catch_up = |decision: &&Decision| {
+        matches!(
+            decision,
+            Decision::Run {
+                trigger: Trigger::CatchUp,
+                ..
+            }
+        )
+    };
+    decisions.iter().filter(is_catch_up).count()
 }
 
 /// Only `failed`, `timed_out` and `lost` use up a retry.

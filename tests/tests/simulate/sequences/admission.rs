@@ -1,12 +1,13 @@
 //! What a run waits for, and what becomes of it then.
 
 use ledger::RunState;
-use ledger::command::{Command, Decision};
-use protocol::attempt::{Exit, Trigger};
+use protocol::attempt::Exit;
 use protocol::{RunId, WallMs};
 
 use super::{MINUTE, SECOND, fails_after, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
+use crate::invariants::p6_clocks::decisions;
+use crate::invariants::p7_bounded::catch_ups;
 use crate::world::people::{After, Job, Misfire, rerun};
 use crate::world::process::Behaviour;
 use crate::world::{Held, Violation, World};
@@ -234,27 +235,11 @@ fn catch_up_oldest_first(world: &mut World) -> Held {
         let of_run = world.processes.values().filter(|p| p.run_id == run_id);
         starts.push(of_run.map(|process| process.granted).min());
     }
-    let caught_up = world
-        .log
-        .iter()
-        .filter_map(|proposal| match &proposal.command {
-            Command::Fire(fire) => Some(
-                fire.decisions
-                    .iter()
-                    .filter(|decision| {
-                        matches!(
-                            decision,
-                            Decision::Run {
-                                trigger: Trigger::CatchUp,
-                                ..
-                            }
-                        )
-                    })
-                    .count(),
-            ),
-            _ => None,
-        });
-    let caught_up: usize = caught_up.sum();
+    let log = world.log.iter();
+    let caught_up: usize = log
+        .filter_map(|proposal| decisions(&proposal.command))
+        .map(catch_ups)
+        .sum();
     world.require(
         starts.is_sorted() && caught_up == 3,
         "P7",
