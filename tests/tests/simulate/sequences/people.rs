@@ -1,17 +1,17 @@
 //! What people do at a bad moment.
 
-use coordinator_core::RequestError;
+use coordinator_core::{Request, RequestError};
 use ledger::command::Verdict;
 use ledger::{Refusal, RunState};
-use protocol::WallMs;
 use protocol::attempt::Exit;
+use protocol::{RunId, WallMs};
 
 use super::{MINUTE, SECOND, fails_after, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::{number, text};
 use crate::world::people::{Job, cancel, confirm, redo, rerun, run};
 use crate::world::process::Behaviour;
-use crate::world::{Held, World};
+use crate::world::{Held, Violation, World};
 
 sequences! {
     cancel_then_rerun breaks without LeaseEndsByReceiptOrExpiry;
@@ -24,8 +24,8 @@ sequences! {
     nobody_answers breaks without PersonIsReminded;
 }
 
-/// Cancelled, and at once asked for again, while the process does not heed SIGTERM.
-fn cancel_then_rerun(world: &mut World) -> Held {
+/// A run that is cancelled, and whose process does not heed SIGTERM.
+fn cancelled_and_deaf(world: &mut World) -> Result<RunId, Violation> {
     world.plan(&[
         Behaviour {
             dies_of_term_ms: None,
@@ -38,6 +38,12 @@ fn cancel_then_rerun(world: &mut World) -> Held {
     let run_id = world.run_now("a/works")?;
     world.run_for(5 * SECOND)?;
     world.must(cancel(run_id))?;
+    Ok(run_id)
+}
+
+/// Cancelled, and at once asked for again, while the process does not heed SIGTERM.
+fn cancel_then_rerun(world: &mut World) -> Held {
+    let run_id = cancelled_and_deaf(world)?;
     world.must(rerun(run_id))?;
     world.until_state(run_id, RunState::Succeeded, MINUTE)?;
     heal(world)
@@ -68,6 +74,16 @@ fn forbid_manual_in_between(world: &mut World) -> Held {
     heal(world)
 }
 
+/// A later run writes, and then the first is asked for once more.
+fn again_after_tuesday(world: &mut World, monday: RunId, again: Request) -> Held {
+    let tuesday = world.run_now("a/works")?;
+    world.until_state(tuesday, RunState::Succeeded, MINUTE)?;
+    world.must(again)?;
+    world.run_for(SECOND)?;
+    world.until_state(monday, RunState::Succeeded, MINUTE)?;
+    heal(world)
+}
+
 /// Monday's run is admitted, Tuesday's writes, Monday's is run again.
 fn fence_rerun(world: &mut World) -> Held {
     world.plan(&[fails_after(2, Exit::Code(1)), works_for(5)]);
@@ -77,27 +93,12 @@ fn fence_rerun(world: &mut World) -> Held {
     world.put(&job)?;
     let monday = world.run_now("a/works")?;
     world.until_state(monday, RunState::NeedsConfirmation, MINUTE)?;
-    let tuesday = world.run_now("a/works")?;
-    world.until_state(tuesday, RunState::Succeeded, MINUTE)?;
-    world.must(rerun(monday))?;
-    world.until_state(monday, RunState::Succeeded, MINUTE)?;
-    heal(world)
+    again_after_tuesday(world, monday, rerun(monday))
 }
 
 /// Cancelled, and at once to be redone, while the process does not heed SIGTERM.
 fn redo_while_leased(world: &mut World) -> Held {
-    world.plan(&[
-        Behaviour {
-            dies_of_term_ms: None,
-            ..works_for(60)
-        },
-        works_for(5),
-    ]);
-    world.begin(2)?;
-    world.put(&Job::on_demand("a/works"))?;
-    let run_id = world.run_now("a/works")?;
-    world.run_for(5 * SECOND)?;
-    world.must(cancel(run_id))?;
+    let run_id = cancelled_and_deaf(world)?;
     let answer = world.ask(redo(run_id, false))?;
     world.run_for(SECOND)?;
     let refused = matches!(
@@ -120,12 +121,7 @@ fn fence_redo(world: &mut World) -> Held {
     world.put(&Job::on_demand("a/works"))?;
     let monday = world.run_now("a/works")?;
     world.until_state(monday, RunState::Succeeded, MINUTE)?;
-    let tuesday = world.run_now("a/works")?;
-    world.until_state(tuesday, RunState::Succeeded, MINUTE)?;
-    world.must(redo(monday, false))?;
-    world.run_for(SECOND)?;
-    world.until_state(monday, RunState::Succeeded, MINUTE)?;
-    heal(world)
+    again_after_tuesday(world, monday, redo(monday, false))
 }
 
 /// Work that must not be done twice has been done, and somebody asks for all of it again.
