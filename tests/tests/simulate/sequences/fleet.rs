@@ -1,7 +1,7 @@
 //! Which hosts get what: cordons, drains, labels, priority, and what shards share.
 
 use ledger::{Cordon, RunState};
-use protocol::{RunId, Token};
+use protocol::RunId;
 
 use super::{A, B, MINUTE, SECOND, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
@@ -119,15 +119,11 @@ fn priority_first(world: &mut World) -> Held {
 
 /// Runs in the order of their first grants.
 fn granted(world: &World) -> Vec<RunId> {
-    let mut seen: Vec<(Token, RunId)> = Vec::new();
-    for (&token, grant) in &world.truth.grants {
-        seen.push((token, grant.run_id));
-    }
-    seen.sort_unstable();
     let mut order: Vec<RunId> = Vec::new();
-    for (_, run_id) in seen {
-        if !order.contains(&run_id) {
-            order.push(run_id);
+    // Tokens grow with every grant.
+    for grant in world.truth.grants.values() {
+        if !order.contains(&grant.run_id) {
+            order.push(grant.run_id);
         }
     }
     order
