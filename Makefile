@@ -62,7 +62,7 @@ simulate: ## Replay one seed of the simulation: make simulate SEED=n
 bench: ## Measure ledger, schedules and manifests on this machine
 	cargo bench -p tests --bench leases
 	cargo bench -p tests --bench pages
-	cargo bench -p tests --bench placing
+	cargo bench -p tests --bench costs
 	cargo run --release --quiet -p matins -- bench next
 
 house: ## Draw docs/house.svg anew from cargo metadata (needs graphviz)

@@ -1,80 +1,84 @@
-//! What a lease costs the scheduler's core, by how many hosts there are and how many shards wait in
-//! line: run by `make bench`, quoted in docs/BENCHMARKS.md. Only the time inside the core counts; the
-//! ledger behind it is in memory and its time is left out.
-#![allow(clippy::print_stdout)] // figures are its output
+//! The scheduler's core with its ledger, and hosts that take what they are given.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use coordinator_core::clock::Thresholds;
 use coordinator_core::{Config, ConnId, Core, Effect, Request, RequestId};
-use ledger::{Proposal, Store};
+use jobs::Manifest;
+use ledger::command::PutJob;
+use ledger::{Command, Proposal, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Incarnation, Nonce, PROTOCOL_VERSION, Receipt,
 };
-use protocol::{BootMs, DurationMs, Lifetime, Now, Rules, Token, WallMs};
+use protocol::{BootMs, DurationMs, JobName, Lifetime, Now, Rules, Token, WallMs};
 
-/// Slots of all hosts together.
-const SLOTS: u32 = 1_000;
-const SHARDS: u32 = 500;
-/// Leases that are measured.
-const LEASES: u32 = 3_000;
+/// When the scheduler begins: a midnight.
+pub(crate) const BEGIN: WallMs = WallMs(1_800_057_600_000);
 
-fn main() -> Result<()> {
-    println!(
-        "{:>8} {:>14} {:>22}",
-        "hosts", "shards in line", "us in the core a lease"
-    );
-    for (hosts, in_line) in [(10, 5_000), (100, 5_000), (1_000, 5_000), (100, 50_000)] {
-        let spent = measure(hosts, in_line)?;
-        let each = spent.as_secs_f64() * 1e6 / f64::from(LEASES);
-        println!("{hosts:>8} {in_line:>14} {each:>22.1}");
-    }
-    Ok(())
+/// Jobs are written so many in a transaction.
+const JOBS_AT_ONCE: usize = 10_000;
+
+/// What has been spent since it was last set to nothing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spent {
+    pub(crate) core: Duration,
+    /// Commits and their fsync included, where the ledger is a file.
+    pub(crate) ledger: Duration,
 }
 
-/// With every slot taken, each receipt opens one, which the next in line gets.
-fn measure(hosts: u32, in_line: u32) -> Result<Duration> {
-    let mut bench = Bench::new()?;
-    for host in 0..hosts {
-        bench.attach(host, SLOTS / hosts)?;
-    }
-    let runs = (in_line + SLOTS + LEASES).div_ceil(SHARDS);
-    for run in 0..runs {
-        bench.run(run)?;
-    }
-    let mut leases: std::collections::VecDeque<(ConnId, Token)> = bench.started.drain(..).collect();
-    ensure!(leases.len() == SLOTS as usize, "every slot is taken");
-    bench.spent = Duration::ZERO;
-    for _ in 0..LEASES {
-        let (conn, token) = leases.pop_front().context("a lease")?;
-        let receipt = Receipt {
-            token,
-            end: success(),
-        };
-        bench.says(conn, AgentMessage::Receipt(receipt))?;
-        leases.extend(bench.started.drain(..));
-        ensure!(leases.len() == SLOTS as usize, "the slot is taken again");
-    }
-    Ok(bench.spent)
-}
-
-struct Bench {
+pub(crate) struct Scheduler {
     store: Store,
     core: Core,
     now: Now,
-    started: Vec<(ConnId, Token)>,
+    /// Attempts that hosts were told to start, and have not been taken from here.
+    pub(crate) started: Vec<(ConnId, Token)>,
+    pub(crate) spent: Spent,
     requests: u64,
-    spent: Duration,
 }
 
-impl Bench {
-    fn new() -> Result<Bench> {
-        let store = Store::open_in_memory(Rules::all())?;
+impl Scheduler {
+    /// With a ledger in memory, without jobs.
+    pub(crate) fn in_memory() -> Result<Scheduler> {
+        Scheduler::of(Store::open_in_memory(Rules::all())?)
+    }
+
+    /// With a ledger in this file that has these jobs, as after a restart.
+    pub(crate) fn with_jobs(
+        ledger: &Path,
+        manifests: impl Iterator<Item = Result<Manifest>>,
+    ) -> Result<Scheduler> {
+        let mut store = Store::open(ledger, Rules::all())?;
+        let mut batch = Vec::new();
+        for manifest in manifests {
+            let put = PutJob {
+                shards: None,
+                manifest: manifest?,
+                cut_over: BEGIN,
+                settle: None,
+                expected: None,
+                by: "bench".to_owned(),
+            };
+            batch.push(Proposal {
+                epoch: None,
+                at: BEGIN,
+                command: Command::PutJob(Box::new(put)),
+            });
+            if batch.len() == JOBS_AT_ONCE {
+                commit(&mut store, &mut batch)?;
+            }
+        }
+        commit(&mut store, &mut batch)?;
+        Scheduler::of(store)
+    }
+
+    fn of(store: Store) -> Result<Scheduler> {
         let now = Now {
-            wall: WallMs(1_800_000_000_000),
+            wall: BEGIN,
             boot: BootMs(1_000_000),
         };
         let config = Config {
@@ -84,19 +88,19 @@ impl Bench {
             clock: Thresholds::default(),
         };
         let core = Core::new(config, store.working_set()?, now, Rules::all());
-        let mut bench = Bench {
+        let mut scheduler = Scheduler {
             store,
             core,
             now,
             started: Vec::new(),
+            spent: Spent::default(),
             requests: 0,
-            spent: Duration::ZERO,
         };
-        bench.settle()?;
-        Ok(bench)
+        scheduler.settle()?;
+        Ok(scheduler)
     }
 
-    fn attach(&mut self, host: u32, slots: u32) -> Result<()> {
+    pub(crate) fn attach(&mut self, host: u32, slots: u32) -> Result<()> {
         let conn = ConnId(u64::from(host) + 1);
         let name = format!("host-{host}").parse()?;
         self.core
@@ -112,24 +116,14 @@ impl Bench {
             wall: WallMs(0),
             attempts: Vec::new(),
         };
-        self.says(conn, AgentMessage::Attach(attach))
+        let attach = AgentMessage::Attach(attach);
+        self.timed(|core, now| core.handle_message(conn, attach, now));
+        self.settle()
     }
 
-    /// A job of its own for each run, so that all are live at once.
-    fn run(&mut self, number: u32) -> Result<()> {
-        let yaml = format!(
-            "name: bench/j{number}\npurpose: bench\nowner: bench\n\
-             repeatable: {{ safe: true, how: bench }}\n\
-             schedule: {{ cron: \"0 0 29 2 *\", timezone: Etc/UTC }}\n\
-             misfire: {{ policy: skip, after: 60s }}\noverlap: queue\nexpected_duration: 1m\n\
-             timeout: 1h\nshards: {SHARDS}\nretry: {{ at_most: 3, backoff: [1s] }}\n\
-             run: {{ exec: [\"/bin/true\", \"{{shard}}\"] }}\n"
-        );
-        let manifest = jobs::parse_manifests("bench.yaml", &yaml)
-            .map_err(|problems| anyhow::anyhow!("{problems:?}"))?
-            .pop()
-            .context("one manifest")?;
-        let job = manifest.name.clone();
+    /// A run by hand of this job, which is put first.
+    pub(crate) fn run(&mut self, manifest: Manifest) -> Result<()> {
+        let job: JobName = manifest.name.clone();
         self.asks(Request::PutJob {
             manifest: Arc::new(manifest),
             expected: None,
@@ -138,10 +132,36 @@ impl Bench {
         self.asks(Request::Run {
             job,
             instant: None,
-            params: std::collections::BTreeMap::new(),
+            params: BTreeMap::new(),
             by: "bench".to_owned(),
             reason: "to be measured".to_owned(),
         })
+    }
+
+    pub(crate) fn wall(&self) -> WallMs {
+        self.now.wall
+    }
+
+    /// Lets time pass to what is due next, at most `limit`, and does that.
+    pub(crate) fn go_on(&mut self, limit: DurationMs) -> Result<()> {
+        let until = self.core.poll_timeout(self.now);
+        let passed = (until - self.now.boot).clamp_to(limit);
+        self.now.boot = self.now.boot + passed;
+        self.now.wall = self.now.wall + passed;
+        self.timed(Core::handle_tick);
+        self.settle()
+    }
+
+    /// Their hosts say that these attempts have succeeded.
+    pub(crate) fn finish(&mut self, attempts: &[(ConnId, Token)]) -> Result<()> {
+        for &(conn, token) in attempts {
+            let receipt = AgentMessage::Receipt(Receipt {
+                token,
+                end: success(),
+            });
+            self.timed(|core, now| core.handle_message(conn, receipt, now));
+        }
+        self.settle()
     }
 
     fn asks(&mut self, request: Request) -> Result<()> {
@@ -151,15 +171,10 @@ impl Bench {
         self.settle()
     }
 
-    fn says(&mut self, conn: ConnId, message: AgentMessage) -> Result<()> {
-        self.timed(|core, now| core.handle_message(conn, message, now));
-        self.settle()
-    }
-
     fn timed(&mut self, input: impl FnOnce(&mut Core, Now)) {
         let begun = Instant::now();
         input(&mut self.core, self.now);
-        self.spent += begun.elapsed();
+        self.spent.core += begun.elapsed();
     }
 
     /// Commits what the core proposes until it wants nothing more.
@@ -189,11 +204,21 @@ impl Bench {
             if batch.is_empty() {
                 return Ok(());
             }
+            let begun = Instant::now();
             let outcomes = self.store.propose(&batch)?;
+            self.spent.ledger += begun.elapsed();
             let landed = ids.into_iter().zip(outcomes).collect();
             self.timed(|core, now| core.handle_outcomes(landed, now));
         }
     }
+}
+
+fn commit(store: &mut Store, batch: &mut Vec<Proposal>) -> Result<()> {
+    for outcome in store.propose(batch)? {
+        outcome.result?;
+    }
+    batch.clear();
+    Ok(())
 }
 
 const FOR_EVER: Lifetime = Lifetime {
