@@ -1,5 +1,7 @@
 //! This machine's two clocks.
 
+use std::{fs, io};
+
 use nix::time::{ClockId, clock_gettime};
 use protocol::{BootMs, DurationMs, Now, WallMs};
 
@@ -29,6 +31,12 @@ pub(crate) fn read_now() -> Now {
         wall: WallMs(read_ms(ClockId::CLOCK_REALTIME)),
         boot: BootMs(read_ms(ClockId::CLOCK_BOOTTIME)),
     }
+}
+
+/// The kernel's id of this start of the machine.
+pub(crate) fn read_boot_id() -> io::Result<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(id.trim().to_owned())
 }
 
 fn read_ms(clock: ClockId) -> i64 {

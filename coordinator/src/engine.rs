@@ -385,6 +385,8 @@ mod tests {
         let config = Config {
             node: "c1".to_owned(),
             incarnation: Incarnation(1),
+            boot_id: "boot".to_owned(),
+            last_clock: None,
             certificate: Lifetime {
                 from: WallMs(0),
                 until: WallMs(i64::MAX),

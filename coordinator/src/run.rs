@@ -21,7 +21,7 @@ use transport::{Identity, IdentityError, ListenError, Listener, Role};
 
 use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
-use crate::clock::read_now;
+use crate::clock::{read_boot_id, read_now};
 use crate::committer;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::engine::{self, Engine, Input, REQUEST_LIMIT, Scheduler};
@@ -74,6 +74,8 @@ pub enum CoordinatorError {
     },
     #[error("drawing this process's incarnation")]
     Random(#[source] getrandom::Error),
+    #[error("reading the kernel's boot id")]
+    BootId(#[source] io::Error),
     #[error("starting the thread `{name}`")]
     Thread {
         name: &'static str,
@@ -226,6 +228,8 @@ impl Threads {
         let config = Config {
             node: node.to_owned(),
             incarnation: Incarnation(incarnation),
+            boot_id: read_boot_id().map_err(CoordinatorError::BootId)?,
+            last_clock: store.last_clock(node)?,
             certificate,
             clock,
         };

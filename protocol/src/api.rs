@@ -375,9 +375,10 @@ pub struct Status {
     #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
     /// `trusted`; `no_reference` where too few agents are there to compare with; `warned` where it
-    /// differs from theirs; `held` after a step or where they contradict it: then nothing fires.
+    /// differs from theirs; `held` after a step, where they contradict it, or where they have not
+    /// spoken yet since the machine was started: then nothing fires.
     pub clock: String,
-    /// How long the clock is held after a step.
+    /// How long the clock is held yet, after a step or a start of the machine.
     pub clock_held_ms: Option<i64>,
     /// Why it is `warned` or `held`.
     #[serde(default)]

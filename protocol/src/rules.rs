@@ -38,6 +38,9 @@ pub enum Rule {
     InstantsFromWatermark,
     /// 5: after a clock step nothing fires until the clock has stood still.
     ClockGate,
+    /// 5: after a start of the machine nothing fires before its clock has been held against the
+    /// hosts'.
+    ClockComparedAfterBoot,
     /// 5: a clock that the fleet contradicts fires nothing.
     FleetContradicts,
     /// 5: a job that fires more often than its schedule names is stopped.

@@ -12,7 +12,7 @@ use ledger::command::{AttachAgent, BecomeActive, Decision, Finish, Fire, Grant, 
 use ledger::{Command, Done, Proposal, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
-use protocol::{AgentId, DurationMs, Epoch, JobId, Rules, RunId, SessionId, Token, WallMs};
+use protocol::{AgentId, BootMs, DurationMs, Epoch, JobId, Rules, RunId, SessionId, Token, WallMs};
 
 const ROUNDS: usize = 5;
 const SHARDS: u32 = 32;
@@ -67,6 +67,8 @@ impl Bench {
         let begin = BecomeActive {
             node: "bench".to_owned(),
             incarnation: Incarnation(1),
+            boot_id: "boot".to_owned(),
+            boot: BootMs(0),
             tzdata: jobs::tzdata_version().to_owned(),
         };
         let attach = AttachAgent {

@@ -1,7 +1,7 @@
 //! Whether the wall clock may be believed.
 //!
 //! The wall clock decides one thing, that a fire time has come, and a wrong one must make no job
-//! fire early, twice or never. Two things are seen from here.
+//! fire early, twice or never. Three things are seen from here.
 //!
 //! A *step*: the wall clock minus the boot clock stays constant but for slow steering; when it jumps by
 //! more than a second, somebody or something set the clock. Whether the old or the new time is right
@@ -12,11 +12,17 @@
 //! was contradicted goes on being held when those who did so fall silent: silence is no consent. A new
 //! step is a new beginning.
 //!
+//! A *start of the machine*: what its clock showed before says nothing of what it shows now. Where the
+//! ledger knows enough agents to be a reference, nothing fires until they have been one, or have had
+//! [`FIRST_LOOK`] to speak. A reign that begins on a machine that has run since the one before goes on
+//! from there: if the clock was set meanwhile, that is a step.
+//!
 //! What came due while the gate was shut is late, not lost: the trigger works from the watermark.
 //!
 //! | stepped within a minute | the fleet | verdict |
 //! |---|---|---|
 //! | yes | whatever it says | held |
+//! | no | may yet speak, for the first time since the machine was started | held |
 //! | no | is no reference, and has not contradicted this clock | fires, with a standing warning |
 //! | no | agrees to within `warn` | fires |
 //! | no | differs by more than `warn` | fires, and a person is told |
@@ -36,6 +42,9 @@ pub const STEP: DurationMs = DurationMs(1_000);
 
 /// How long the clock must stand still after a step.
 pub const STAND_STILL: DurationMs = DurationMs(60_000);
+
+/// How long the agents have to speak when the machine was started: they attach, and beat twice.
+pub const FIRST_LOOK: DurationMs = DurationMs(30_000);
 
 /// Fastest steering that is not a step, in parts per million. The kernel slews at up to 500 ppm
 /// and adjusts its tick by up to 10 %; NTP stays far below this.
@@ -67,9 +76,22 @@ pub struct ClockGate {
     thresholds: Thresholds,
     seen: Option<Seen>,
     held_until: Option<BootMs>,
+    /// Until when the hosts are waited for, who have not spoken since the machine was started.
+    unheard_until: Option<BootMs>,
     hosts: Hosts,
     looked_at: Option<BootMs>,
     says: FleetSays,
+}
+
+/// What is known of the wall clock when a reign begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It was read since the machine was started, and stood so.
+    Seen(Now),
+    /// It was not, and there are hosts to ask.
+    Hosts,
+    /// It was not, and nobody can be asked.
+    Nobody,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +138,10 @@ pub enum Doubt {
     Stepped {
         remaining: DurationMs,
     },
+    /// The machine was started, and the hosts have not spoken since; they have this long yet.
+    Unheard {
+        remaining: DurationMs,
+    },
     Contradicted(Difference),
 }
 
@@ -146,6 +172,11 @@ impl fmt::Display for Doubt {
                 f,
                 "was set, and is believed when it has stood still for another {remaining}"
             ),
+            Doubt::Unheard { remaining } => write!(
+                f,
+                "has not been held against the hosts' since its machine was started; if they do not \
+                 speak it is believed in {remaining}"
+            ),
             Doubt::Contradicted(difference) => write!(f, "is {difference}"),
         }
     }
@@ -171,6 +202,8 @@ impl Told {
     ) -> (Option<(AlertKind, String)>, Vec<AlertKind>) {
         let (told, tell) = match verdict {
             Verdict::Trusted | Verdict::NoReference => (Told::Nothing, None),
+            // The hosts are on their way: no matter for a person, and nothing is over yet.
+            Verdict::Held(Doubt::Unheard { .. }) => return (None, Vec::new()),
             Verdict::Warned(difference) => {
                 let text = format!(
                     "the clock of the coordinator is {difference}; jobs still fire, by this clock: \
@@ -180,8 +213,8 @@ impl Told {
             }
             Verdict::Held(doubt) => {
                 let told = match doubt {
-                    Doubt::Stepped { .. } => Told::Stepped,
                     Doubt::Contradicted(_) => Told::Contradicted,
+                    _ => Told::Stepped,
                 };
                 let text = format!(
                     "nothing fires: the clock of the coordinator {doubt}; what comes due meanwhile \
@@ -219,6 +252,22 @@ impl ClockGate {
         }
     }
 
+    /// The first reading of a reign.
+    pub(crate) fn begin(&mut self, before: Before, now: Now) {
+        match before {
+            Before::Seen(then) => {
+                let offset = offset(then);
+                self.seen = Some(Seen {
+                    boot: then.boot,
+                    offset,
+                });
+            }
+            Before::Hosts => self.unheard_until = Some(now.boot + FIRST_LOOK),
+            Before::Nobody => {}
+        }
+        self.observe(now);
+    }
+
     /// Takes note of both clocks. Returns the size of the step if this reading shows one.
     pub fn observe(&mut self, now: Now) -> Option<DurationMs> {
         let step = self.observe_step(now);
@@ -253,11 +302,18 @@ impl ClockGate {
                 remaining: until - now.boot,
             });
         }
-        match self.says {
-            FleetSays::Nothing => Verdict::NoReference,
-            FleetSays::Agrees => Verdict::Trusted,
-            FleetSays::Differs(difference) => Verdict::Warned(difference),
-            FleetSays::Contradicts(difference) => Verdict::Held(Doubt::Contradicted(difference)),
+        match (self.says, self.unheard_until) {
+            (FleetSays::Nothing, Some(until)) if now.boot < until => {
+                Verdict::Held(Doubt::Unheard {
+                    remaining: until - now.boot,
+                })
+            }
+            (FleetSays::Nothing, _) => Verdict::NoReference,
+            (FleetSays::Agrees, _) => Verdict::Trusted,
+            (FleetSays::Differs(difference), _) => Verdict::Warned(difference),
+            (FleetSays::Contradicts(difference), _) => {
+                Verdict::Held(Doubt::Contradicted(difference))
+            }
         }
     }
 
@@ -268,6 +324,9 @@ impl ClockGate {
             (None, _) => FleetSays::Nothing,
             (Some(reference), before) => self.judge(reference, before, now),
         };
+        if reference.is_some() {
+            self.unheard_until = None;
+        }
     }
 
     /// What was beyond a threshold comes back only well within it, lest it tells of the same thing
@@ -292,7 +351,7 @@ impl ClockGate {
     }
 
     fn observe_step(&mut self, now: Now) -> Option<DurationMs> {
-        let offset = now.wall.0.saturating_sub(now.boot.0);
+        let offset = offset(now);
         let Some(seen) = self.seen else {
             self.seen = Some(Seen {
                 boot: now.boot,
@@ -301,7 +360,9 @@ impl ClockGate {
             return None;
         };
         let moved = offset.saturating_sub(seen.offset);
-        if moved.abs() > STEP.0 {
+        let elapsed = (now.boot - seen.boot).0.max(0);
+        let steering = elapsed.saturating_mul(STEERING_PPM) / 1_000_000;
+        if moved.abs() > STEP.0.saturating_add(steering) {
             self.seen = Some(Seen {
                 boot: now.boot,
                 offset,
@@ -309,8 +370,6 @@ impl ClockGate {
             self.held_until = Some(now.boot + STAND_STILL);
             return Some(DurationMs(moved));
         }
-        let elapsed = (now.boot - seen.boot).0.max(0);
-        let steering = elapsed.saturating_mul(STEERING_PPM) / 1_000_000;
         if steering > 0 || moved == 0 {
             self.seen = Some(Seen {
                 boot: now.boot,
@@ -319,6 +378,10 @@ impl ClockGate {
         }
         None
     }
+}
+
+fn offset(now: Now) -> i64 {
+    now.wall.0.saturating_sub(now.boot.0)
 }
 
 #[cfg(test)]
@@ -412,6 +475,7 @@ mod tests {
                 Verdict::NoReference => "no reference",
                 Verdict::Warned(_) => "warned",
                 Verdict::Held(Doubt::Stepped { .. }) => "stepped",
+                Verdict::Held(Doubt::Unheard { .. }) => "unheard",
                 Verdict::Held(Doubt::Contradicted(_)) => "contradicted",
             }
         });
@@ -465,6 +529,50 @@ mod tests {
         for (errors, expected) in cases {
             assert_eq!(&verdicts(errors), expected, "{errors:?}");
         }
+    }
+
+    #[test]
+    fn a_reign_begins_with_what_is_known_of_the_clock() {
+        let after = |before, error, hours: i64| {
+            let mut gate = ClockGate::default();
+            gate.begin(before, at(hours * 3_600_000, error));
+            gate
+        };
+        let held = |gate: &ClockGate, error, boot| match gate.verdict(at(boot, error)) {
+            Verdict::Held(doubt) => Some(doubt),
+            _ => None,
+        };
+        // Nobody can be asked, or the clock stands where it stood, but for an hour's steering.
+        assert_eq!(held(&after(Before::Nobody, 0, 0), 0, 0), None);
+        let seen = Before::Seen(at(0, 0));
+        assert_eq!(held(&after(seen, 3_000, 1), 3_000, 3_600_000), None);
+        // It was set meanwhile.
+        let stepped = Doubt::Stepped {
+            remaining: STAND_STILL,
+        };
+        assert_eq!(
+            held(&after(seen, 6_000, 1), 6_000, 3_600_000),
+            Some(stepped)
+        );
+        // The hosts are waited for, and not for ever.
+        let mut gate = after(Before::Hosts, 0, 0);
+        let unheard = |remaining| {
+            Some(Doubt::Unheard {
+                remaining: DurationMs(remaining),
+            })
+        };
+        assert_eq!(held(&gate, 0, 0), unheard(30_000));
+        assert_eq!(held(&gate, 0, 29_999), unheard(1));
+        assert_eq!(held(&gate, 0, 30_000), None);
+        for agent in 1..=3 {
+            let trip = Some(DurationMs(10));
+            gate.hear(AgentId(agent), WallMs(START + 4_995), trip, at(5_000, 0));
+        }
+        gate.observe(at(5_000, 0));
+        assert_eq!(gate.verdict(at(5_000, 0)), Verdict::Trusted);
+        // Once they have spoken their silence is no reason to wait again.
+        gate.observe(at(29_000, 0));
+        assert_eq!(gate.verdict(at(29_000, 0)), Verdict::NoReference);
     }
 
     #[test]

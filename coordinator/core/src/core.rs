@@ -6,7 +6,9 @@ use ledger::command::{
     Admit, AlertKind, BecomeActive, Command, On, Over, Proposal, RaiseAlert, SettleAlerts,
     SkipWaiting,
 };
-use ledger::{Change, Done, JobRow, Outcome, Refusal, ShardRow, ShardState, WorkingSet};
+use ledger::{
+    AgentRow, Change, Done, JobRow, Outcome, Refusal, SeenClock, ShardRow, ShardState, WorkingSet,
+};
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
@@ -17,7 +19,8 @@ use protocol::{
 use crate::acks::Acks;
 use crate::catalogue::Catalogue;
 use crate::certificates::Certificates;
-use crate::clock::{self, ClockGate, Doubt, Told, Verdict};
+use crate::clock::hosts::AGENTS_MIN;
+use crate::clock::{self, Before, ClockGate, Doubt, Told, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
 use crate::fleet::Fleet;
@@ -52,6 +55,10 @@ pub struct ProposalId(pub u64);
 pub struct Config {
     pub node: String,
     pub incarnation: Incarnation,
+    /// The kernel's id of this start of the machine.
+    pub boot_id: String,
+    /// How the clocks stood when this node last began a reign.
+    pub last_clock: Option<SeenClock>,
     /// When this coordinator's own certificate is good.
     pub certificate: Lifetime,
     /// How far from the fleet's clocks this one may be.
@@ -172,7 +179,7 @@ impl Core {
             effects: VecDeque::new(),
             set,
         };
-        core.gate.observe(now);
+        core.gate.begin(core.clock_before(&config), now);
         core.queue = Queue::build(&core.set, &core.catalogue, now, rules);
         core.note_touched();
         let agents: Vec<AgentId> = core.set.agents.keys().copied().collect();
@@ -195,10 +202,28 @@ impl Core {
         let begin = BecomeActive {
             node: config.node,
             incarnation: config.incarnation,
+            boot_id: config.boot_id,
+            boot: now.boot,
             tzdata: jobs::tzdata_version().to_owned(),
         };
         core.propose_in_no_epoch(Flight::BecomeActive, Command::BecomeActive(begin), now);
         core
+    }
+
+    /// What is known of the wall clock from before this reign.
+    fn clock_before(&self, config: &Config) -> Before {
+        let last = config.last_clock.as_ref();
+        match last.filter(|seen| seen.boot_id == config.boot_id) {
+            Some(seen) => Before::Seen(seen.at),
+            None if !self.rules.on(Rule::ClockComparedAfterBoot) => Before::Nobody,
+            None => {
+                let asked = |agent: &&AgentRow| agent.barred.is_none();
+                match self.set.agents.values().filter(asked).count() {
+                    0..AGENTS_MIN => Before::Nobody,
+                    _ => Before::Hosts,
+                }
+            }
+        }
     }
 
     pub fn handle_tick(&mut self, now: Now) {

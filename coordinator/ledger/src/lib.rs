@@ -50,7 +50,7 @@ pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
     AgentRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow, RunState,
-    ShardRow, ShardState, VersionRow, Wait,
+    SeenClock, ShardRow, ShardState, VersionRow, Wait,
 };
 pub use store::{Store, StoreError};
 pub use working_set::{Tally, WorkingSet};

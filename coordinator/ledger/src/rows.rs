@@ -7,10 +7,18 @@ pub use protocol::RunState;
 use protocol::attempt::Trigger;
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AgentName, DurationMs, ExecutionId, JobId, JobName, Label, ResourceName, RunId,
+    AgentId, AgentName, DurationMs, ExecutionId, JobId, JobName, Label, Now, ResourceName, RunId,
     SessionId, Token, WallMs,
 };
 use serde::{Deserialize, Serialize};
+
+/// How a machine's clocks stood when a reign began on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenClock {
+    /// The kernel's id of that start of the machine.
+    pub boot_id: String,
+    pub at: Now,
+}
 
 /// A job that is not deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,7 +42,9 @@ CREATE TABLE reigns (
     epoch INTEGER PRIMARY KEY,
     node TEXT NOT NULL,
     incarnation INTEGER NOT NULL,
-    at INTEGER NOT NULL
+    at INTEGER NOT NULL,
+    boot_id TEXT NOT NULL,
+    boot_ms INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE jobs (

@@ -4,16 +4,17 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::Path;
 
-use protocol::{JobName, Rules, RunId, api};
+use protocol::{BootMs, JobName, Now, Rules, RunId, WallMs, api};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use crate::answers::Answers;
-use crate::apply::{Applied, Batch, Undo, is_not_taken};
+use crate::apply::{Applied, Batch, Undo, clip, is_not_taken};
 use crate::command::Proposal;
 use crate::meta::Meta;
 use crate::outcome::Outcome;
 use crate::pages::RunFilter;
+use crate::rows::SeenClock;
 use crate::schema::{self, SCHEMA_VERSION};
 use crate::working_set::{WorkingSet, load};
 
@@ -179,6 +180,21 @@ impl Store {
     /// Everything that is open.
     pub fn working_set(&self) -> Result<WorkingSet, StoreError> {
         load(&self.conn).map_err(|source| StoreError::Read { source })
+    }
+
+    /// How the clocks stood when this node last began a reign.
+    pub fn last_clock(&self, node: &str) -> Result<Option<SeenClock>, StoreError> {
+        let sql = "SELECT boot_id, at, boot_ms FROM reigns WHERE node = ?1 ORDER BY epoch DESC";
+        let row = self.conn.query_row(sql, [clip(node)], |row| {
+            Ok(SeenClock {
+                boot_id: row.get(0)?,
+                at: Now {
+                    wall: WallMs(row.get(1)?),
+                    boot: BootMs(row.get(2)?),
+                },
+            })
+        });
+        row.optional().map_err(|source| StoreError::Read { source })
     }
 
     /// A job in force, as [`crate::Reader::job`] answers. A ledger in memory has no readers.

@@ -290,7 +290,9 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         Verdict::Held(doubt) => ("held", Some(format!("it {doubt}"))),
     };
     let clock_held_ms = match verdict {
-        Verdict::Held(Doubt::Stepped { remaining }) => Some(remaining.0),
+        Verdict::Held(Doubt::Stepped { remaining } | Doubt::Unheard { remaining }) => {
+            Some(remaining.0)
+        }
         _ => None,
     };
     let hosts: Vec<_> = core.hosts(now).collect();

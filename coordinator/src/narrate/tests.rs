@@ -9,7 +9,7 @@ use ledger::command::{
 use ledger::{Store, command};
 use protocol::attempt::{AttemptEnd, Exit, Trigger};
 use protocol::message::Incarnation;
-use protocol::{DurationMs, Rules, SessionId, Token, WallMs};
+use protocol::{BootMs, DurationMs, Rules, SessionId, Token, WallMs};
 
 use super::*;
 
@@ -111,6 +111,8 @@ fn a_run_from_its_fire_to_its_end(teller: &mut Teller) {
     let begin = BecomeActive {
         node: "c1".to_owned(),
         incarnation: Incarnation(1),
+        boot_id: "boot".to_owned(),
+        boot: BootMs(0),
         tzdata: "2026a".to_owned(),
     };
     teller.do_all(vec![Command::BecomeActive(begin)]);

@@ -84,6 +84,8 @@ impl Scheduler {
         let config = Config {
             node: "bench".to_owned(),
             incarnation: Incarnation(1),
+            boot_id: "boot".to_owned(),
+            last_clock: None,
             certificate: FOR_EVER,
             clock: Thresholds::default(),
         };

@@ -95,6 +95,8 @@ pub struct World {
     ids: u64,
 
     pub coordinator_clock: Clock,
+    /// How often its machine was started again.
+    pub coordinator_boots: u32,
     pub store: Store,
     /// Holds the ledger's file, where it has one.
     directory: Option<TempDir>,
@@ -156,6 +158,7 @@ impl World {
             events: BTreeMap::new(),
             ids: 0,
             coordinator_clock: Clock::right(BEGIN),
+            coordinator_boots: 0,
             store: Store::open_in_memory(rules).expect("a ledger in memory"),
             directory: None,
             forgets_fires_of: None,

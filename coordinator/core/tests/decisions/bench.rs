@@ -424,6 +424,8 @@ fn config() -> Config {
     Config {
         node: "c1".to_owned(),
         incarnation: Incarnation(1),
+        boot_id: "boot".to_owned(),
+        last_clock: None,
         certificate: LONG,
         clock: Thresholds::default(),
     }

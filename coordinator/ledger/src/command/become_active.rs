@@ -1,5 +1,5 @@
 use protocol::message::Incarnation;
-use protocol::{Epoch, Rule};
+use protocol::{BootMs, Epoch, Rule};
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +18,10 @@ const SEVERAL: u32 = 3;
 pub struct BecomeActive {
     pub node: String,
     pub incarnation: Incarnation,
+    /// The kernel's id of this start of the machine, and how long ago that was: with the time of the
+    /// command it tells a later reign whether the clock was set meanwhile.
+    pub boot_id: String,
+    pub boot: BootMs,
     /// Version of the time zone rules that it computes instants with.
     pub tzdata: String,
 }
@@ -27,12 +31,14 @@ impl BecomeActive {
         let epoch = Epoch(context.meta.mint_position());
         context.meta.epoch = Some(epoch);
         context.conn.execute(
-            "INSERT INTO reigns VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO reigns VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 epoch.0,
                 clip(&self.node),
                 self.incarnation.0.cast_signed(),
-                context.at.0
+                context.at.0,
+                clip(&self.boot_id),
+                self.boot.0
             ],
         )?;
         context.conn.execute(
@@ -82,6 +88,8 @@ mod tests {
         BecomeActive {
             node: node.to_owned(),
             incarnation: Incarnation(7),
+            boot_id: "boot".to_owned(),
+            boot: BootMs(70),
             tzdata: "2025b".to_owned(),
         }
     }

@@ -11,7 +11,9 @@ use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
-use protocol::{AgentId, AlertId, DurationMs, Epoch, JobId, RunId, SessionId, Token, WallMs};
+use protocol::{
+    AgentId, AlertId, BootMs, DurationMs, Epoch, JobId, RunId, SessionId, Token, WallMs,
+};
 
 use crate::{MINUTE, manifest};
 
@@ -100,6 +102,8 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         0 => Command::BecomeActive(BecomeActive {
             node: c.text(),
             incarnation: Incarnation(u64::MAX),
+            boot_id: c.text(),
+            boot: BootMs(i64::MAX),
             tzdata: c.text(),
         }),
         1..4 => Command::PutJob(Box::new(put_job(c, set))),

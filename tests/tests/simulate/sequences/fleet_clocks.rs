@@ -8,6 +8,8 @@ use crate::world::{Held, World};
 sequences! {
     drifting_clock breaks without FleetContradicts;
     clock_set_and_left breaks without FleetContradicts;
+    boot_with_wrong_clock breaks without ClockComparedAfterBoot;
+    clock_set_between_reigns breaks without ClockGate;
 }
 
 const HOUR: i64 = 60 * MINUTE;
@@ -88,6 +90,66 @@ fn clock_set_and_left(world: &mut World) -> Held {
     for host in 0..world.hosts.len() {
         world.heal(host);
     }
+    world.run_for(3 * MINUTE)?;
+    crate::invariants::audit(world)?;
+    heal(world)
+}
+
+/// The coordinator's machine comes back with a dead battery, its clock 25 hours ahead, and leads
+/// before any host has attached.
+fn boot_with_wrong_clock(world: &mut World) -> Held {
+    world.begin(3)?;
+    world.put(&Job::every_minute("a/minutely"))?;
+    world.run_for(90 * SECOND)?;
+    world.reboot_coordinator(true);
+    let before = world.fires_of("a/minutely").len();
+    world.step_clock(25 * HOUR);
+    world.start_leader();
+    world.run_for(10 * MINUTE)?;
+    let fires = world.fires_of("a/minutely").len();
+    world.require(
+        fires == before,
+        "P6",
+        "nothing fires by a clock that nobody has looked at",
+        || format!("{} fires", fires - before),
+    );
+    world.step_clock(-25 * HOUR);
+    world.run_for(3 * MINUTE)?;
+    // Where it comes back with the right time, the hosts say so, and that takes seconds.
+    world.reboot_coordinator(true);
+    world.start_leader();
+    let before = world.fires_of("a/minutely").len();
+    world.run_for(2 * MINUTE)?;
+    let fires = world.fires_of("a/minutely").len();
+    world.require(
+        fires >= before + 2,
+        "P1",
+        "a right clock is believed soon",
+        || format!("{} fires in two minutes", fires - before),
+    );
+    crate::invariants::audit(world)?;
+    heal(world)
+}
+
+/// The clock is set 25 hours ahead while no coordinator runs; its one host is no reference.
+fn clock_set_between_reigns(world: &mut World) -> Held {
+    world.begin(1)?;
+    world.put(&Job::every_minute("a/minutely"))?;
+    world.run_for(90 * SECOND)?;
+    world.crash_leader(world.front, true);
+    let before = world.fires_of("a/minutely").len();
+    world.step_clock(25 * HOUR);
+    world.start_leader();
+    world.run_for(30 * SECOND)?;
+    world.step_clock(-25 * HOUR);
+    world.run_for(30 * SECOND)?;
+    let fires = world.fires_of("a/minutely").len();
+    world.require(
+        fires == before,
+        "P6",
+        "nothing fires by a clock that was set while nobody looked",
+        || format!("{} fires", fires - before),
+    );
     world.run_for(3 * MINUTE)?;
     crate::invariants::audit(world)?;
     heal(world)

@@ -28,6 +28,9 @@ const READERS_LAG_MS: i64 = 20;
 /// That may be up to a second from where it was just before, so a larger step is seen for sure.
 const STEP_MS: i64 = 2_000;
 
+/// What every process on the coordinator's machine calls itself.
+const NODE: &str = "control";
+
 /// Certificates do not end here; the machines under test are told when they do.
 const CERTIFICATE: Lifetime = Lifetime {
     from: WallMs(0),
@@ -119,8 +122,10 @@ impl World {
         let set = self.store.working_set().expect("the ledger can be read");
         invariants::indexes::on_load(self, &set);
         let config = Config {
-            node: format!("node-{generation}"),
+            node: NODE.to_owned(),
             incarnation: Incarnation(generation),
+            boot_id: format!("boot-{}", self.coordinator_boots),
+            last_clock: self.store.last_clock(NODE).expect("the ledger can be read"),
             certificate: CERTIFICATE,
             clock: Thresholds::default(),
         };
@@ -159,6 +164,7 @@ impl World {
         let error = self.coordinator_clock.wall_error(self.now);
         self.coordinator_clock = Clock::right(self.now);
         self.coordinator_clock.step(self.now, error);
+        self.coordinator_boots += 1;
     }
 
     /// Kills the process. `keep`: whether a batch on its way to the disk had reached it.
