@@ -7,6 +7,7 @@
 //! by the kernel when the program begins. A child that hangs is killed at its deadline like any
 //! attempt, and where it cannot be killed it is not called dead.
 
+mod accounts;
 mod preparing;
 mod report;
 mod user;
@@ -17,7 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use agent_core::supervisor::SpawnError;
-use protocol::Token;
+use protocol::{BootMs, Token};
 use protocol::attempt::Limit;
 use protocol::supervisor::{Launch, SpawnFault};
 
@@ -25,6 +26,7 @@ use super::cgroups::Cgroups;
 use super::log_writer::Ends;
 use super::protection::Inherited;
 use super::sys;
+use accounts::Accounts;
 use preparing::Preparation;
 use report::{Progress, Report};
 
@@ -35,7 +37,19 @@ pub(super) struct Launcher {
     /// For the words of a refusal.
     pub(super) host: String,
     pub(super) inherited: Inherited,
-    preparing: BTreeMap<Token, Report>,
+    /// Of this process; a child undoes it.
+    ignored_signals: Vec<i32>,
+    /// Capabilities that programs can hand to this process; a child of another user gives them up.
+    bounding_set: Vec<i32>,
+    accounts: Accounts,
+    preparing: BTreeMap<Token, Prepares>,
+}
+
+/// A process that prepares itself.
+struct Prepares {
+    report: Report,
+    user: Option<String>,
+    since: BootMs,
 }
 
 /// What has become of a process that was preparing itself.
@@ -47,6 +61,9 @@ impl Launcher {
             mark,
             host,
             inherited,
+            ignored_signals: sys::ignored_signals(),
+            bounding_set: sys::bounding_set(),
+            accounts: Accounts::default(),
             preparing: BTreeMap::new(),
         }
     }
@@ -62,38 +79,40 @@ impl Launcher {
         directory: PathBuf,
         output: Ends,
         cgroups: &Cgroups,
+        now: BootMs,
     ) -> Result<i32, SpawnError> {
         let (report, teller) = report::pipe().map_err(want)?;
         let supervisor = std::process::id().cast_signed();
-        let child = || {
-            let preparation = Preparation {
-                launch,
-                directory: &directory,
-                output: &output,
-                mark: &self.mark,
-                host: &self.host,
-                inherited: &self.inherited,
-                cgroups,
-                supervisor,
-            };
-            preparation.run(teller)
+        let user = launch.user.as_deref();
+        let preparation = Preparation {
+            launch,
+            directory: &directory,
+            output: &output,
+            known: user.and_then(|user| self.accounts.recall(user, now)),
+            launcher: self,
+            cgroups,
+            supervisor,
         };
-        let pid = sys::fork(child).map_err(want)?;
-        self.preparing.insert(launch.token, report);
+        let pid = sys::fork(|| preparation.run(teller)).map_err(want)?;
+        let prepares = Prepares {
+            report,
+            user: launch.user.clone(),
+            since: now,
+        };
+        self.preparing.insert(launch.token, prepares);
         Ok(pid)
     }
 
     /// What is to be polled for what those that prepare themselves have to say.
     pub(super) fn reports(&self) -> impl Iterator<Item = (Token, BorrowedFd<'_>)> {
         let all = self.preparing.iter();
-        all.filter_map(|(&token, report)| Some((token, report.fd()?)))
+        all.filter_map(|(&token, prepares)| Some((token, prepares.report.fd()?)))
     }
 
     /// Hears what this one has to say. `Some` when its program has begun; a failure counts only
     /// when its process is gone.
-    pub(super) fn hear(&mut self, token: Token) -> Option<Outcome> {
-        let report = self.preparing.get_mut(&token)?;
-        match report.read() {
+    pub(super) fn hear(&mut self, token: Token, now: BootMs) -> Option<Outcome> {
+        match self.read(token, now)? {
             Progress::Begun(not_enforced) => {
                 self.preparing.remove(&token);
                 Some(Ok(not_enforced))
@@ -103,9 +122,10 @@ impl Launcher {
     }
 
     /// The process of this attempt has ended: what came of it, if that was not known yet.
-    pub(super) fn reaped(&mut self, token: Token) -> Option<Outcome> {
-        let mut report = self.preparing.remove(&token)?;
-        Some(match report.read() {
+    pub(super) fn reaped(&mut self, token: Token, now: BootMs) -> Option<Outcome> {
+        let progress = self.read(token, now)?;
+        self.preparing.remove(&token);
+        Some(match progress {
             Progress::Begun(not_enforced) => Ok(not_enforced),
             Progress::Failed(error) => Err(error),
             Progress::Silent => Err(SpawnError {
@@ -113,6 +133,15 @@ impl Launcher {
                 why: "its process ended before it began the program".to_owned(),
             }),
         })
+    }
+
+    fn read(&mut self, token: Token, now: BootMs) -> Option<Progress> {
+        let prepares = self.preparing.get_mut(&token)?;
+        let progress = prepares.report.read();
+        if let (Some(user), Some(found)) = (&prepares.user, prepares.report.take_found()) {
+            self.accounts.remember(user, found, prepares.since, now);
+        }
+        Some(progress)
     }
 }
 

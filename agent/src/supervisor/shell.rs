@@ -252,7 +252,7 @@ impl Shell {
                         continue;
                     };
                     // Whether it had begun is known now at the latest.
-                    if let Some(outcome) = self.launcher.reaped(token) {
+                    if let Some(outcome) = self.launcher.reaped(token, clock::now().boot) {
                         self.tell_outcome(token, outcome);
                     }
                     self.core
@@ -268,7 +268,7 @@ impl Shell {
     }
 
     fn hear(&mut self, token: Token) {
-        if let Some(outcome) = self.launcher.hear(token) {
+        if let Some(outcome) = self.launcher.hear(token, clock::now().boot) {
             self.tell_outcome(token, outcome);
         }
     }
@@ -436,7 +436,7 @@ impl Shell {
         });
         let begun = output.and_then(|output| {
             self.launcher
-                .begin(launch, directory, output, &self.cgroups)
+                .begin(launch, directory, output, &self.cgroups, now.boot)
         });
         match begun {
             Ok(pid) => {

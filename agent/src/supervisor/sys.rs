@@ -165,27 +165,48 @@ pub(super) fn set_timer_slack(ns: u64) -> nix::Result<()> {
     nix::sys::prctl::set_timerslack(ns)
 }
 
-/// Gives every signal its default disposition and lets it through.
-pub(super) fn default_signals() -> nix::Result<()> {
-    // SIGKILL and SIGSTOP cannot be set, which changes nothing: they are at default.
-    for signal in 1..=libc::SIGRTMAX() {
+/// The signals that this process ignores, which a program would inherit.
+pub(super) fn ignored_signals() -> Vec<libc::c_int> {
+    let is_ignored = |signal: &libc::c_int| {
+        // SAFETY: an all-zero sigaction is a valid value of that plain C struct.
+        let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: without a new disposition the call only writes the old one, where it is told to.
+        let asked = unsafe { libc::sigaction(*signal, std::ptr::null(), &raw mut found) };
+        asked == 0 && found.sa_sigaction == libc::SIG_IGN
+    };
+    (1..=libc::SIGRTMAX()).filter(is_ignored).collect()
+}
+
+/// Gives these signals their default disposition and lets all signals through. Those that have a
+/// handler lose it when the next program begins.
+pub(super) fn default_signals(ignored: &[libc::c_int]) -> nix::Result<()> {
+    for &signal in ignored {
         // SAFETY: setting a disposition to the default installs no handler.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     SigSet::empty().thread_set_mask()
 }
 
-/// Takes every capability out of what programs can hand to this process and its descendants.
-pub(super) fn empty_bounding_set() -> io::Result<()> {
+/// Every capability that programs can hand to this process.
+pub(super) fn bounding_set() -> Vec<libc::c_int> {
+    let mut set = Vec::new();
     for capability in 0.. {
-        // SAFETY: both calls of prctl take integers.
-        let present = unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) };
-        if present < 0 {
+        // SAFETY: this call of prctl takes integers.
+        match unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) } {
+            0 => {}
+            1 => set.push(capability),
             // The kernel knows no such capability, nor any above it.
-            break;
+            _ => break,
         }
-        // SAFETY: as above.
-        if present > 0 && unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
+    }
+    set
+}
+
+/// Takes these capabilities out of what programs can hand to this process and its descendants.
+pub(super) fn drop_from_bounding_set(capabilities: &[libc::c_int]) -> io::Result<()> {
+    for &capability in capabilities {
+        // SAFETY: this call of prctl takes integers.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } < 0 {
             return Err(io::Error::last_os_error());
         }
     }

@@ -14,13 +14,14 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid};
 use protocol::supervisor::{Launch, SpawnFault};
 
+use super::accounts::{Found, Sources};
 use super::report::Teller;
 use super::user::{Account, UserError};
+use super::Launcher;
 use crate::chain::chain;
 use crate::supervisor::brand;
 use crate::supervisor::cgroups::Cgroups;
 use crate::supervisor::log_writer::Ends;
-use crate::supervisor::protection::Inherited;
 use crate::supervisor::sys;
 use crate::supervisor::trees::token_mark;
 
@@ -102,9 +103,9 @@ pub(super) struct Preparation<'a> {
     pub(super) launch: &'a Launch,
     pub(super) directory: &'a Path,
     pub(super) output: &'a Ends,
-    pub(super) mark: &'a str,
-    pub(super) host: &'a str,
-    pub(super) inherited: &'a Inherited,
+    /// What was found for its user a moment ago.
+    pub(super) known: Option<&'a Found>,
+    pub(super) launcher: &'a Launcher,
     pub(super) cgroups: &'a Cgroups,
     /// Pid of the supervisor.
     pub(super) supervisor: i32,
@@ -122,7 +123,7 @@ impl Preparation<'_> {
         let isolating = |what| move |source| LaunchError::Isolate { what, source };
         self.die_with_supervisor()?;
         setsid().map_err(isolating("a session of its own"))?;
-        sys::default_signals().map_err(isolating("signals"))?;
+        sys::default_signals(&self.launcher.ignored_signals).map_err(isolating("signals"))?;
         // Without it this is one more process like any other.
         if let Err(errno) = sys::set_timer_slack(brand::slack_ns(self.launch.token)) {
             tracing::debug!(%errno, "an attempt bears no mark");
@@ -134,15 +135,13 @@ impl Preparation<'_> {
             // need not wait for the lock, which this process holds too.
             sys::close_all_above_standard_but(teller.as_fd());
         }
-        self.inherited.shed();
+        self.launcher.inherited.shed();
         let user = self.launch.user.as_deref();
-        let account = user
-            .map(|name| Account::look_up(name, self.host))
-            .transpose()?;
+        let account = user.map(|name| self.find(name, teller)).transpose()?;
         self.make_directory(account.as_ref())?;
         umask(UMASK);
         if let Some(account) = &account {
-            account.take_on()?;
+            account.take_on(&self.launcher.host, &self.launcher.bounding_set)?;
             // The kernel forgets the request when a process changes its user.
             self.die_with_supervisor()?;
             std::env::set_current_dir(self.directory).map_err(|source| {
@@ -158,6 +157,22 @@ impl Preparation<'_> {
         })
     }
 
+    /// A user as it was found a moment ago where that is still so, or as it is found now, which is
+    /// told for those that come after.
+    fn find(&self, name: &str, teller: &mut Teller) -> Result<Account, UserError> {
+        // Before it is asked: what changes meanwhile makes the answer an old one.
+        let sources = Sources::read();
+        match self.known {
+            Some(known) if known.sources == sources => Ok(known.account.clone()),
+            _ => {
+                let account = Account::look_up(name, &self.launcher.host)?;
+                let found = Found { account, sources };
+                teller.found(&found);
+                Ok(found.account)
+            }
+        }
+    }
+
     /// What the supervisor does not watch must not run: a main process dies with it at once, and
     /// the next supervisor sweeps what that left behind.
     fn die_with_supervisor(&self) -> Result<(), LaunchError> {
@@ -171,7 +186,7 @@ impl Preparation<'_> {
         let make = || {
             make_fresh(self.directory)?;
             if let Some(account) = account {
-                let (uid, gid) = (account.uid.as_raw(), account.gid.as_raw());
+                let (uid, gid) = (account.uid().as_raw(), account.gid().as_raw());
                 std::os::unix::fs::chown(self.directory, Some(uid), Some(gid))?;
                 // A program that opens /dev/stdout opens the pipe anew, and must be let.
                 std::os::unix::fs::fchown(io::stdout(), Some(uid), Some(gid))?;
@@ -245,7 +260,7 @@ impl Preparation<'_> {
         }
         environment.extend(self.launch.env.iter().cloned());
         // By these two a later look or a later supervisor knows whose process it sees.
-        for entry in [self.mark, &token_mark(self.launch.token)] {
+        for entry in [&*self.launcher.mark, &token_mark(self.launch.token)] {
             if let Some((name, value)) = entry.split_once('=') {
                 environment.insert(name.to_owned(), value.to_owned());
             }

@@ -3,6 +3,9 @@
 //! It writes [`Word::Begins`] as its last deed before the program, and [`Word::Failed`] if it
 //! cannot go on, before that or after. The end of the pipe alone would not do: the kernel closes
 //! it when the program begins, and when the process is killed on its way there.
+//!
+//! Before that it says what it has found of its user, if it had to ask. The first such word counts:
+//! it is written before the process becomes that user.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,14 +16,20 @@ use protocol::attempt::Limit;
 use protocol::supervisor::SpawnFault;
 use serde::{Deserialize, Serialize};
 
+use super::accounts::Found;
+
 /// More is no report of ours.
 const REPORT_BYTES_MAX: usize = 16 * 1024;
 
 /// Longest reason that is told. The whole report then fits into a pipe at once, and nobody waits.
 const WHY_BYTES_MAX: usize = 2 * 1024;
 
+/// A user in more groups than fit into this is not told of.
+const FOUND_BYTES_MAX: usize = 8 * 1024;
+
 #[derive(Serialize, Deserialize)]
 enum Word {
+    Found(Box<Found>),
     Begins { not_enforced: Vec<Limit> },
     Failed { fault: SpawnFault, why: String },
 }
@@ -31,6 +40,8 @@ pub(super) struct Report {
     heard: Vec<u8>,
     /// There is nothing more to come.
     ended: bool,
+    /// It was said what was found of the user, and taken.
+    found_taken: bool,
 }
 
 /// The child's end.
@@ -51,6 +62,7 @@ pub(super) fn pipe() -> io::Result<(Report, Teller)> {
         pipe: ours.into(),
         heard: Vec::new(),
         ended: false,
+        found_taken: false,
     };
     Ok((report, Teller(theirs.into())))
 }
@@ -62,6 +74,13 @@ impl AsFd for Teller {
 }
 
 impl Teller {
+    pub(super) fn found(&mut self, found: &Found) {
+        let line = line(&Word::Found(Box::new(found.clone())));
+        if line.len() <= FOUND_BYTES_MAX {
+            self.write(&line);
+        }
+    }
+
     pub(super) fn begins(&mut self, not_enforced: Vec<Limit>) {
         self.say(&Word::Begins { not_enforced });
     }
@@ -75,13 +94,21 @@ impl Teller {
     }
 
     fn say(&mut self, word: &Word) {
-        let mut line = serde_json::to_vec(word).expect("words are plain data");
-        line.push(b'\n');
-        if let Err(error) = self.0.write_all(&line) {
+        self.write(&line(word));
+    }
+
+    fn write(&mut self, line: &[u8]) {
+        if let Err(error) = self.0.write_all(line) {
             // The supervisor is gone, and this process is about to be.
             tracing::debug!(%error, "nobody hears how an attempt prepares itself");
         }
     }
+}
+
+fn line(word: &Word) -> Vec<u8> {
+    let mut line = serde_json::to_vec(word).expect("words are plain data");
+    line.push(b'\n');
+    line
 }
 
 impl Report {
@@ -108,15 +135,34 @@ impl Report {
         }
         judge(&self.heard, self.ended)
     }
+
+    /// What was found of the user, once, as soon as that is read.
+    pub(super) fn take_found(&mut self) -> Option<Found> {
+        if self.found_taken {
+            return None;
+        }
+        let found = words(&self.heard).find_map(|word| match word {
+            Word::Found(found) => Some(*found),
+            _ => None,
+        });
+        self.found_taken = found.is_some();
+        found
+    }
+}
+
+/// The words that have come whole.
+fn words(heard: &[u8]) -> impl Iterator<Item = Word> {
+    let lines = heard.split_inclusive(|&byte| byte == b'\n');
+    lines.filter_map(|line| serde_json::from_slice(line).ok())
 }
 
 fn judge(heard: &[u8], ended: bool) -> Progress {
     let mut progress = Progress::Silent;
-    for line in heard.split_inclusive(|&byte| byte == b'\n') {
-        match serde_json::from_slice(line) {
-            Ok(Word::Begins { not_enforced }) if ended => progress = Progress::Begun(not_enforced),
-            Ok(Word::Begins { .. }) | Err(_) => {}
-            Ok(Word::Failed { fault, why }) => {
+    for word in words(heard) {
+        match word {
+            Word::Begins { not_enforced } if ended => progress = Progress::Begun(not_enforced),
+            Word::Begins { .. } | Word::Found(_) => {}
+            Word::Failed { fault, why } => {
                 return Progress::Failed(SpawnError { fault, why });
             }
         }

@@ -5,7 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setuid};
+use nix::libc::{gid_t, uid_t};
+use nix::unistd::{Gid, Uid, User, geteuid, getgrouplist, setgid, setgroups, setuid};
+use serde::{Deserialize, Serialize};
 
 use crate::supervisor::sys;
 
@@ -41,11 +43,13 @@ pub(super) enum UserError {
 }
 
 /// A user of this host, as its directory of users has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Account {
     name: String,
-    host: String,
-    pub(super) uid: Uid,
-    pub(super) gid: Gid,
+    uid: uid_t,
+    gid: gid_t,
+    /// Every group, the one above among them; none where they cannot be taken on anyway.
+    groups: Vec<gid_t>,
     home: PathBuf,
     shell: PathBuf,
 }
@@ -66,14 +70,30 @@ impl Account {
         if !own.is_root() && own != found.uid {
             return Err(UserError::NotPermitted { user, host, own });
         }
+        let mut groups = Vec::new();
+        if own.is_root() {
+            let listed = CString::new(found.name.as_str())
+                .map_err(io::Error::other)
+                .and_then(|name| Ok(getgrouplist(&name, found.gid)?));
+            let listed = listed.map_err(|source| UserError::LookUp { user, host, source })?;
+            groups = listed.into_iter().map(Gid::as_raw).collect();
+        }
         Ok(Account {
             name: found.name,
-            host,
-            uid: found.uid,
-            gid: found.gid,
+            uid: found.uid.as_raw(),
+            gid: found.gid.as_raw(),
+            groups,
             home: found.dir,
             shell: found.shell,
         })
+    }
+
+    pub(super) fn uid(&self) -> Uid {
+        Uid::from_raw(self.uid)
+    }
+
+    pub(super) fn gid(&self) -> Gid {
+        Gid::from_raw(self.gid)
     }
 
     /// What a login would set.
@@ -87,11 +107,11 @@ impl Account {
     }
 
     /// Becomes this user for good: its groups and no other, no capability, and none to be gained
-    /// from a program that carries some.
-    pub(super) fn take_on(&self) -> Result<(), UserError> {
+    /// from a program that carries some (`bounding` are those that could be).
+    pub(super) fn take_on(&self, host: &str, bounding: &[i32]) -> Result<(), UserError> {
         let failed = |what| {
             move |source: io::Error| {
-                let (user, host) = (self.name.clone(), self.host.clone());
+                let (user, host) = (self.name.clone(), host.to_owned());
                 match source.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EPERM) => UserError::NotPermitted {
                         user,
@@ -107,19 +127,19 @@ impl Account {
                 }
             }
         };
-        if geteuid() == self.uid && !self.uid.is_root() {
+        let uid = self.uid();
+        if geteuid() == uid && !uid.is_root() {
             // It is the supervisor's own, which could not take on another's groups either.
             return Ok(());
         }
-        let name = CString::new(self.name.as_str())
-            .map_err(|error| failed("the name")(io::Error::other(error)))?;
-        initgroups(&name, self.gid).map_err(|errno| failed("the groups")(errno.into()))?;
-        setgid(self.gid).map_err(|errno| failed("the group")(errno.into()))?;
-        if self.uid.is_root() {
+        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
+        setgroups(&groups).map_err(|errno| failed("the groups")(errno.into()))?;
+        setgid(self.gid()).map_err(|errno| failed("the group")(errno.into()))?;
+        if uid.is_root() {
             return Ok(());
         }
-        sys::empty_bounding_set().map_err(failed("the capabilities"))?;
-        setuid(self.uid).map_err(|errno| failed("the identity")(errno.into()))?;
+        sys::drop_from_bounding_set(bounding).map_err(failed("the capabilities"))?;
+        setuid(uid).map_err(|errno| failed("the identity")(errno.into()))?;
         sys::drop_capabilities().map_err(failed("the capabilities"))
     }
 }
@@ -144,7 +164,7 @@ mod tests {
         if geteuid().is_root() {
             let account = found.ok().unwrap();
             assert_eq!(
-                (account.uid, account.gid),
+                (account.uid(), account.gid()),
                 (Uid::from_raw(0), Gid::from_raw(0))
             );
             assert!(
