@@ -31,6 +31,7 @@ mod protection;
 mod removal;
 mod shell;
 mod socket;
+mod spares;
 mod sweep;
 mod sys;
 mod trees;
@@ -201,11 +202,10 @@ fn take_over_process() -> Result<SignalFd, Error> {
 
 /// Working directories are made as they are needed; those of before go.
 fn clear_work(directory: &Path) -> Result<Removal, Error> {
-    Removal::new(directory.join("trash"), &directory.join("work")).map_err(|source| {
-        Error::Directory {
-            path: directory.to_owned(),
-            source,
-        }
+    let path = |name| directory.join(name);
+    Removal::new(path("trash"), path("spare"), &path("work")).map_err(|source| Error::Directory {
+        path: directory.to_owned(),
+        source,
     })
 }
 

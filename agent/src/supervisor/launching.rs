@@ -15,12 +15,12 @@ mod user;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agent_core::supervisor::SpawnError;
-use protocol::{BootMs, Token};
 use protocol::attempt::Limit;
 use protocol::supervisor::{Launch, SpawnFault};
+use protocol::{BootMs, Token};
 
 use super::cgroups::Cgroups;
 use super::log_writer::Ends;
@@ -52,6 +52,13 @@ struct Prepares {
     since: BootMs,
 }
 
+/// Where an attempt is to work.
+pub(super) struct Work<'a> {
+    pub(super) directory: &'a Path,
+    /// One that may serve, so that none need be made.
+    pub(super) spare: Option<PathBuf>,
+}
+
 /// What has become of a process that was preparing itself.
 pub(super) type Outcome = Result<Vec<Limit>, SpawnError>;
 
@@ -76,8 +83,8 @@ impl Launcher {
     pub(super) fn begin(
         &mut self,
         launch: &Launch,
-        directory: PathBuf,
-        output: Ends,
+        work: &Work<'_>,
+        output: &Ends,
         cgroups: &Cgroups,
         now: BootMs,
     ) -> Result<i32, SpawnError> {
@@ -86,8 +93,8 @@ impl Launcher {
         let user = launch.user.as_deref();
         let preparation = Preparation {
             launch,
-            directory: &directory,
-            output: &output,
+            work,
+            output,
             known: user.and_then(|user| self.accounts.recall(user, now)),
             launcher: self,
             cgroups,

@@ -8,17 +8,23 @@
 //! removed, under a name of its own in the heap, and has its turn later: depth costs nothing, and
 //! neither does memory. The kernel refuses to move what something is mounted on, and so nothing
 //! of another file system is ever touched.
+//!
+//! A directory that an attempt has left as it was made is not removed but put aside for the next
+//! one of the same user (see [`spares`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use nix::libc;
-use nix::unistd::geteuid;
+use nix::unistd::{geteuid, pipe2};
+use protocol::Token;
 
+use super::spares::{self, SPARES_MAX};
 use super::sys;
 
 /// Said of what cannot be removed, by one child.
@@ -29,32 +35,76 @@ const LOWEST_PRIORITY: i32 = 19;
 pub(super) struct Removal {
     /// Holds what is to be removed and nothing else.
     heap: PathBuf,
-    waiting: Vec<PathBuf>,
-    worker: Option<i32>,
+    /// Holds what was put aside.
+    aside: PathBuf,
+    waiting: Vec<Waiting>,
+    worker: Option<Sent>,
+    /// What was put aside, and who it is for.
+    spares: BTreeMap<User, Vec<PathBuf>>,
+    attempts: BTreeMap<Token, Attempt>,
+    /// Nothing more is to be put aside.
+    is_ending: bool,
 }
 
+/// Of an attempt, by name; `None` is the supervisor's own.
+type User = Option<String>;
+
+struct Attempt {
+    user: User,
+    /// Put aside, and given to it. It has left it where it was if it had no use for it.
+    lent: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waiting {
+    path: PathBuf,
+    /// It was an attempt's of this user and may serve another.
+    whose: Option<User>,
+}
+
+/// A child at work.
+struct Sent {
+    pid: i32,
+    /// It says here what it has put aside, a [`Spare`] a line.
+    told: File,
+    heard: Vec<u8>,
+}
+
+/// Name of a directory that was put aside, and who it is for.
+type Spare = (String, User);
+
 impl Removal {
-    /// Takes up what earlier ones left in `heap`, and `old` as a whole.
-    pub(super) fn new(heap: PathBuf, old: &Path) -> io::Result<Removal> {
+    /// Takes up what earlier ones left in `heap`, and each of `old` as a whole. `aside` is for what
+    /// may be used again.
+    pub(super) fn new(heap: PathBuf, aside: PathBuf, old: &Path) -> io::Result<Removal> {
         let mut removal = Removal {
             heap,
+            aside,
             waiting: Vec::new(),
             worker: None,
+            spares: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            is_ending: false,
         };
         removal.make_heap()?;
         let left: BTreeSet<PathBuf> = fs::read_dir(&removal.heap)?
             .map(|entry| Ok(entry?.path()))
             .collect::<io::Result<_>>()?;
-        let free = |aside: &PathBuf| !left.contains(aside);
-        let aside = (0..=left.len())
+        let mut free = (0..)
             .map(|n| removal.heap.join(format!("old-{n}")))
-            .find(free)
-            .expect("one more name than there are directories");
-        removal.waiting.extend(left);
-        match fs::rename(old, &aside) {
-            Ok(()) => removal.waiting.push(aside),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            .filter(|path| !left.contains(path));
+        let mut moved = Vec::new();
+        for old in [old, &removal.aside] {
+            let path = free.next().expect("more names than directories");
+            match fs::rename(old, &path) {
+                Ok(()) => moved.push(path),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        drop(free);
+        for path in left.into_iter().chain(moved) {
+            removal.take(path);
         }
         Ok(removal)
     }
@@ -65,9 +115,38 @@ impl Removal {
         builder.mode(0o700).recursive(true).create(&self.heap)
     }
 
-    /// This directory is to go. One that is not there is no error.
-    pub(super) fn take(&mut self, path: PathBuf) {
-        self.waiting.push(path);
+    fn take(&mut self, path: PathBuf) {
+        self.waiting.push(Waiting { path, whose: None });
+    }
+
+    /// An attempt of this user begins. A directory that need not be made, if there is one: the
+    /// attempt is to look whether it is still fit to be used.
+    pub(super) fn lend(&mut self, token: Token, user: Option<&str>) -> Option<PathBuf> {
+        let user = user.map(str::to_owned);
+        let lent = self.spares.get_mut(&user).and_then(Vec::pop);
+        let found = lent.clone();
+        self.attempts.insert(token, Attempt { user, lent });
+        found
+    }
+
+    /// The working directory of this attempt is to go. One that is not there is no error.
+    pub(super) fn take_from(&mut self, token: Token, path: PathBuf) {
+        let attempt = self.attempts.remove(&token);
+        let whose = attempt.map(|attempt| {
+            if let Some(lent) = attempt.lent {
+                self.take(lent);
+            }
+            attempt.user
+        });
+        self.waiting.push(Waiting { path, whose });
+    }
+
+    /// Everything goes, and nothing is put aside any more.
+    pub(super) fn end(&mut self) {
+        self.is_ending = true;
+        for path in std::mem::take(&mut self.spares).into_values().flatten() {
+            self.take(path);
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -76,27 +155,14 @@ impl Removal {
 
     /// Starts a child for what waits, if none is at work; its pid.
     pub(super) fn work(&mut self) -> Option<i32> {
+        self.hear();
         if self.worker.is_some() || self.waiting.is_empty() {
             return None;
         }
-        let supervisor = std::process::id().cast_signed();
-        let (heap, waiting) = (&self.heap, &self.waiting);
-        let remove = || {
-            if sys::die_with(supervisor).is_err() {
-                return 1;
-            }
-            sys::close_all_above_standard();
-            sys::yield_disk();
-            if let Err(error) = sys::set_niceness(LOWEST_PRIORITY) {
-                tracing::debug!(%error, "removing at full priority");
-            }
-            Worker::new(heap).remove_all(waiting);
-            0
-        };
-        match sys::fork(remove) {
-            Ok(pid) => {
-                self.waiting = Vec::new();
-                self.worker = Some(pid);
+        match self.send() {
+            Ok(sent) => {
+                let pid = sent.pid;
+                self.worker = Some(sent);
                 Some(pid)
             }
             Err(error) => {
@@ -106,9 +172,82 @@ impl Removal {
         }
     }
 
+    fn send(&mut self) -> io::Result<Sent> {
+        let (told, teller) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let supervisor = std::process::id().cast_signed();
+        let kept: usize = self.spares.values().map(Vec::len).sum();
+        let room = if self.is_ending {
+            0
+        } else {
+            SPARES_MAX.saturating_sub(kept)
+        };
+        let (heap, aside, waiting) = (&self.heap, &self.aside, &self.waiting);
+        let remove = || {
+            if sys::die_with(supervisor).is_err() {
+                return 1;
+            }
+            sys::close_all_above_standard_but(teller.as_fd());
+            sys::yield_disk();
+            if let Err(error) = sys::set_niceness(LOWEST_PRIORITY) {
+                tracing::debug!(%error, "removing at full priority");
+            }
+            let mut teller = File::from(teller);
+            let mut room = room;
+            let rest = waiting.iter().filter(|waiting| {
+                let (Some(user), true) = (&waiting.whose, room > 0) else {
+                    return true;
+                };
+                let Some(name) = spares::put_aside(&waiting.path, aside) else {
+                    return true;
+                };
+                room -= 1;
+                // So few fit into the pipe at once. One that is not heard of goes with the next
+                // supervisor.
+                let line = serde_json::to_string(&(name, user)).unwrap_or_default();
+                if let Err(error) = writeln!(teller, "{line}") {
+                    tracing::debug!(%error, "a directory was put aside for nobody");
+                }
+                false
+            });
+            let rest: Vec<&Path> = rest.map(|waiting| waiting.path.as_path()).collect();
+            Worker::new(heap).remove_all(&rest);
+            0
+        };
+        let pid = sys::fork(remove)?;
+        self.waiting = Vec::new();
+        Ok(Sent {
+            pid,
+            told: told.into(),
+            heard: Vec::new(),
+        })
+    }
+
+    /// Takes what the worker says that it has put aside.
+    fn hear(&mut self) {
+        let Some(sent) = &mut self.worker else {
+            return;
+        };
+        // It ends with the pipe's end, or where there is nothing more to read now.
+        let _ = sent.told.read_to_end(&mut sent.heard);
+        let whole = sent.heard.iter().rposition(|&byte| byte == b'\n');
+        let lines: Vec<u8> = sent.heard.drain(..whole.map_or(0, |at| at + 1)).collect();
+        for line in lines.split(|&byte| byte == b'\n') {
+            let Ok((name, user)) = serde_json::from_slice::<Spare>(line) else {
+                continue;
+            };
+            let spare = self.aside.join(name);
+            if self.is_ending {
+                self.take(spare);
+            } else {
+                self.spares.entry(user).or_default().push(spare);
+            }
+        }
+    }
+
     /// A child was reaped that may have been the worker.
     pub(super) fn reaped(&mut self, pid: i32) {
-        if self.worker == Some(pid) {
+        if self.worker.as_ref().is_some_and(|sent| sent.pid == pid) {
+            self.hear();
             self.worker = None;
         }
     }
@@ -135,7 +274,7 @@ impl Worker<'_> {
         }
     }
 
-    fn remove_all(mut self, paths: &[PathBuf]) {
+    fn remove_all(mut self, paths: &[&Path]) {
         for path in paths {
             self.remove(path);
         }
@@ -152,8 +291,10 @@ impl Worker<'_> {
 
     /// Its parent directory must be one that no job can write to.
     fn remove(&mut self, path: &Path) {
-        if fs::remove_dir(path).is_ok() {
-            return;
+        match fs::remove_dir(path) {
+            Ok(()) => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(_) => {}
         }
         // What lies in the heap is out of reach of whoever goes on writing to it by its path, and
         // is no mount point.
@@ -254,11 +395,15 @@ mod tests {
         removal: Removal,
     }
 
+    fn removal(home: &Path) -> Removal {
+        let path = |name| home.join(name);
+        Removal::new(path("trash"), path("spare"), &path("work")).unwrap()
+    }
+
     impl Place {
         fn new() -> Place {
             let home = tempfile::tempdir().unwrap();
-            let removal =
-                Removal::new(home.path().join("trash"), &home.path().join("work")).unwrap();
+            let removal = removal(home.path());
             Place { home, removal }
         }
 
@@ -269,7 +414,8 @@ mod tests {
         /// As the child does, without one.
         fn remove(&mut self) {
             let waiting = std::mem::take(&mut self.removal.waiting);
-            Worker::new(&self.removal.heap).remove_all(&waiting);
+            let paths: Vec<&Path> = waiting.iter().map(|w| w.path.as_path()).collect();
+            Worker::new(&self.removal.heap).remove_all(&paths);
         }
 
         fn left(&self) -> usize {
@@ -324,8 +470,9 @@ mod tests {
         fs::create_dir_all(heap.join("old-1/x")).unwrap();
         fs::write(heap.join("file"), "x").unwrap();
         fs::create_dir_all(work.join("3/y")).unwrap();
-        let removal = Removal::new(heap, &work).unwrap();
-        assert!(!work.exists());
+        fs::create_dir_all(home.path().join("spare/4")).unwrap();
+        let removal = removal(home.path());
+        assert!(!work.exists() && !home.path().join("spare").exists());
         let mut place = Place { home, removal };
         place.remove();
         assert_eq!(place.left(), 0);
@@ -345,5 +492,63 @@ mod tests {
         assert!(!place.removal.is_idle());
         place.removal.reaped(pid);
         assert!(place.removal.work().is_some());
+    }
+
+    /// As the shell does, until the child has ended.
+    fn work_through(place: &mut Place) {
+        let pid = place.removal.work().expect("a child");
+        nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
+        place.removal.reaped(pid);
+    }
+
+    #[test]
+    fn what_was_left_as_it_was_made_is_lent_to_the_same_user_once() {
+        let mut place = Place::new();
+        fs::create_dir(place.path("work")).unwrap();
+        for (token, user) in [(1, Some("a")), (2, Some("a")), (3, None)] {
+            assert_eq!(place.removal.lend(Token(token), user), None);
+            let work = place.path(&format!("work/{token}"));
+            let mut builder = DirBuilder::new();
+            builder.mode(spares::MODE).create(&work).unwrap();
+            place.removal.take_from(Token(token), work);
+        }
+        fs::write(place.path("work/2/file"), "x").unwrap();
+        work_through(&mut place);
+        assert_eq!(fs::read_dir(place.path("work")).unwrap().count(), 0);
+        for (token, user, expected) in [
+            (4, Some("b"), None),
+            (5, Some("a"), Some("spare/1")),
+            (6, Some("a"), None),
+            (7, None, Some("spare/3")),
+        ] {
+            let lent = place.removal.lend(Token(token), user);
+            assert_eq!(lent, expected.map(|path| place.path(path)), "{token}");
+        }
+        // It had no use for it.
+        place.removal.take_from(Token(5), place.path("work/5"));
+        work_through(&mut place);
+        assert!(!place.path("spare/1").exists());
+        assert!(place.path("spare/3").exists());
+    }
+
+    #[test]
+    fn in_the_end_nothing_is_put_aside_and_what_was_goes() {
+        let mut place = Place::new();
+        fs::create_dir(place.path("work")).unwrap();
+        for token in [1, 2] {
+            place.removal.lend(Token(token), None);
+            let work = place.path(&format!("work/{token}"));
+            let mut builder = DirBuilder::new();
+            builder.mode(spares::MODE).create(&work).unwrap();
+        }
+        place.removal.take_from(Token(1), place.path("work/1"));
+        work_through(&mut place);
+        assert!(place.path("spare/1").exists());
+        place.removal.end();
+        place.removal.take_from(Token(2), place.path("work/2"));
+        work_through(&mut place);
+        for directory in ["spare", "work"] {
+            assert_eq!(fs::read_dir(place.path(directory)).unwrap().count(), 0);
+        }
     }
 }

@@ -13,7 +13,7 @@ use protocol::supervisor::{Launch, Request, SpawnFault};
 use protocol::{BootMs, DurationMs, Token};
 
 use super::cgroups::Cgroups;
-use super::launching::{Launcher, Outcome};
+use super::launching::{Launcher, Outcome, Work};
 use super::log_writer::LogWriter;
 use super::place::{Door, Place};
 use super::removal::Removal;
@@ -233,6 +233,7 @@ impl Shell {
 
     fn stop(&mut self) {
         tracing::info!(running = self.core.alive(), "the supervisor is stopping");
+        self.removal.end();
         self.core.handle_stop(clock::now());
         self.obey();
     }
@@ -404,7 +405,7 @@ impl Shell {
                     self.trees.remove(token);
                     self.log_writer.close(token);
                     self.cgroups.remove(token);
-                    self.removal.take(self.work_directory(token));
+                    self.removal.take_from(token, self.work_directory(token));
                 }
                 Action::Send(event) => {
                     if let Some(line) = &mut self.line
@@ -435,8 +436,12 @@ impl Shell {
             why: chain(&error),
         });
         let begun = output.and_then(|output| {
+            let work = Work {
+                directory: &directory,
+                spare: self.removal.lend(token, launch.user.as_deref()),
+            };
             self.launcher
-                .begin(launch, directory, output, &self.cgroups, now.boot)
+                .begin(launch, &work, &output, &self.cgroups, now.boot)
         });
         match begun {
             Ok(pid) => {

@@ -108,11 +108,6 @@ pub(super) fn close_on_exec_all_above_standard() {
     close_range(3, c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
 }
 
-/// Closes every descriptor beyond the three standard ones.
-pub(super) fn close_all_above_standard() {
-    close_range(3, c_uint::MAX, 0);
-}
-
 /// Closes every descriptor beyond the three standard ones but this one.
 pub(super) fn close_all_above_standard_but(kept: BorrowedFd<'_>) {
     let kept = kept.as_raw_fd().cast_unsigned();
@@ -286,4 +281,95 @@ pub(super) fn yield_disk() {
     const IOPRIO_IDLE: libc::c_int = 3 << 13;
     // SAFETY: the call takes three integers. Where the kernel cannot do it nothing is lost.
     unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_IDLE) };
+}
+
+/// Whether anything is set on this directory that is not on one that was just made: an extended
+/// attribute, access lists among them, an inode flag, a project. What a file system does not know
+/// is not set.
+pub(super) fn has_attributes(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    let fd = directory.as_raw_fd();
+    let known = |result: i64| match result {
+        0.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EOPNOTSUPP)) => {
+                Ok(false)
+            }
+            error => Err(error),
+        },
+    };
+    // SAFETY: with a length of zero nothing is written, and the length of the list is answered.
+    let listed = unsafe { libc::flistxattr(fd, std::ptr::null_mut(), 0) };
+    if known(listed as i64)? && listed > 0 {
+        return Ok(true);
+    }
+    let mut flags: c_uint = 0;
+    // SAFETY: the kernel writes an int to where it is told to.
+    let asked = unsafe { libc::ioctl(fd, libc::FS_IOC_GETFLAGS, &raw mut flags) };
+    // How a file system stores a directory is none of anybody's doing.
+    if known(asked.into())? && flags & !(FLAG_INDEX | FLAG_EXTENTS | FLAG_INLINE) != 0 {
+        return Ok(true);
+    }
+    let mut extended = FsxAttr::default();
+    // SAFETY: the kernel writes a value of this type to where it is told to.
+    let asked = unsafe { libc::ioctl(fd, FS_IOC_FSGETXATTR, &raw mut extended) };
+    Ok(known(asked.into())? && (extended.flags, extended.project) != (0, 0))
+}
+
+/// Of `linux/fs.h`, where a file system shows them: a directory with an index, of extents, or in its
+/// inode.
+const FLAG_INDEX: c_uint = 0x1000;
+const FLAG_EXTENTS: c_uint = 0x8_0000;
+const FLAG_INLINE: c_uint = 0x1000_0000;
+
+/// `struct fsxattr` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Default)]
+struct FsxAttr {
+    flags: u32,
+    extent_bytes: u32,
+    extents: u32,
+    project: u32,
+    copied_extent_bytes: u32,
+    reserved: [u8; 8],
+}
+
+/// `_IOR('X', 31, struct fsxattr)`.
+const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801c_581f;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn check(result: libc::c_int) -> io::Result<()> {
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENOTTY) => Err(io::ErrorKind::Unsupported.into()),
+            _ => Err(error),
+        }
+    }
+
+    /// As its owner may.
+    pub(in crate::supervisor) fn set_attribute(path: &Path) -> io::Result<()> {
+        let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let name = c"user.matins";
+        // SAFETY: the pointers are to live values, and one byte is read of the last.
+        check(unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), name.as_ptr().cast(), 1, 0) })
+    }
+
+    /// As its owner may.
+    pub(in crate::supervisor) fn set_flag(path: &Path) -> io::Result<()> {
+        const NO_DUMP: c_uint = 0x40;
+        let directory = std::fs::File::open(path)?;
+        let fd = directory.as_raw_fd();
+        let mut flags: c_uint = 0;
+        // SAFETY: the kernel writes an int to where it is told to.
+        check(unsafe { libc::ioctl(fd, libc::FS_IOC_GETFLAGS, &raw mut flags) })?;
+        flags |= NO_DUMP;
+        // SAFETY: the kernel reads an int from where it is told to.
+        check(unsafe { libc::ioctl(fd, libc::FS_IOC_SETFLAGS, &raw const flags) })
+    }
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // three blocks: what a process does between fork and exec, and the heap
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -107,28 +108,42 @@ fn tell_heap(file: &Path) {
     }
 }
 
-/// Which cgroup hierarchies a supervisor finds mounted.
+/// What a supervisor finds mounted, of cgroup hierarchies above all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mounted {
     All,
+    /// All, and `passwd` and `group` of the home where the host's are. Needs root.
+    Users,
     /// Version 1 alone. Needs root.
     V1,
     /// None. Needs root.
     None,
 }
 
+/// Files of a home, and where they are found under [`Mounted::Users`].
+type Users = [(CString, &'static CStr); 2];
+
+fn users(home: &Path) -> Users {
+    let file = |name| CString::new(home.join(name).into_os_string().into_encoded_bytes()).unwrap();
+    [
+        (file("passwd"), c"/etc/passwd"),
+        (file("group"), c"/etc/group"),
+    ]
+}
+
 /// Gives the calling process a view of its own of what is mounted.
-fn hide_cgroups(mounted: Mounted) -> std::io::Result<()> {
+fn change_mounts(mounted: Mounted, users: &Users) -> std::io::Result<()> {
     let check = |result: i32| match result {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     };
-    let hidden: &[&std::ffi::CStr] = match mounted {
+    let hidden: &[&CStr] = match mounted {
         Mounted::All => return Ok(()),
+        Mounted::Users => &[],
         Mounted::V1 => &[c"/sys/fs/cgroup/unified"],
         Mounted::None => &[c"/sys/fs/cgroup"],
     };
-    // SAFETY: plain system calls on constant strings, all of them async-signal-safe.
+    // SAFETY: plain system calls on strings that live, all of them async-signal-safe.
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         let (none, all) = (std::ptr::null(), c"/".as_ptr());
@@ -136,6 +151,10 @@ fn hide_cgroups(mounted: Mounted) -> std::io::Result<()> {
         check(libc::mount(none, all, none, private, none.cast()))?;
         for path in hidden {
             check(libc::umount2(path.as_ptr(), libc::MNT_DETACH))?;
+        }
+        for (file, path) in users.iter().filter(|_| mounted == Mounted::Users) {
+            let (file, path) = (file.as_ptr(), path.as_ptr());
+            check(libc::mount(file, path, none, libc::MS_BIND, none.cast()))?;
         }
     }
     Ok(())
@@ -197,6 +216,7 @@ fn start(role: &str, home: &Path, coordinator: &str, mounted: Mounted) -> Runnin
     };
     if role == SUPERVISOR {
         let procs = unit.as_ref().map(|unit| unit.join("cgroup.procs"));
+        let users = users(home.parent().unwrap());
         // The harness runs the supervisor on a thread of its own, and its main thread must not
         // take the signals: they are blocked before it begins.
         // SAFETY: the harness of one test at a time forks here, and what the child does it may do
@@ -206,7 +226,7 @@ fn start(role: &str, home: &Path, coordinator: &str, mounted: Mounted) -> Runnin
                 if let Some(procs) = &procs {
                     fs::write(procs, "0")?;
                 }
-                hide_cgroups(mounted)?;
+                change_mounts(mounted, &users)?;
                 let mut mask = SigSet::empty();
                 for signal in [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGINT] {
                     mask.add(signal);

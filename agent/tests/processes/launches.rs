@@ -1,12 +1,13 @@
 //! What an attempt finds when it begins, and what becomes of one that cannot.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use nix::sys::signal::Signal;
 use protocol::attempt::Exit;
 use protocol::supervisor::SpawnFault;
 
-use crate::harness::{Home, is_possible, launch_with, wait_for};
+use crate::harness::{Home, Mounted, is_possible, launch_with, wait_for};
 
 #[test]
 fn an_attempt_runs_as_the_user_it_names_and_as_nothing_more() {
@@ -70,6 +71,101 @@ fn a_user_that_this_host_does_not_have_is_told_with_host_and_remedy() {
     ] {
         assert!(why.contains(expected), "{expected}: {why}");
     }
+}
+
+#[test]
+fn a_user_that_was_changed_a_moment_ago_is_seen_as_it_is_now() {
+    if !is_possible("users of its own", true, &[]) {
+        return;
+    }
+    let home = Home::new();
+    home.allow(0o711);
+    let write = |uid: u32, member: &str| {
+        let root = "root:x:0:0::/root:/bin/sh";
+        let users = format!("{root}\nbatch:x:{uid}:4100::/nowhere:/bin/false\n");
+        fs::write(home.path().join("passwd"), users).unwrap();
+        let groups = format!("root:x:0:\nbatch:x:4100:\nledger:x:4200:{member}\n");
+        fs::write(home.path().join("group"), groups).unwrap();
+    };
+    write(4001, "");
+    let _supervisor = home.start_where(Mounted::Users);
+    let mut agent = home.connect();
+    let passwd = home.path().join("passwd");
+    wait_for("what is found to be remembered", || {
+        let changed = fs::metadata(&passwd).unwrap().modified().unwrap();
+        changed.elapsed().is_ok_and(|age| age.as_millis() > 200)
+    });
+    // Written in place and at once: nothing but the files themselves tells of it.
+    for (token, uid, member, expected) in [
+        (1, 4001, "", "4001 4100\n"),
+        (2, 4001, "", "4001 4100\n"),
+        (3, 4002, "", "4002 4100\n"),
+        (4, 4002, "batch", "4002 4100 4200\n"),
+        (5, 4002, "", "4002 4100\n"),
+    ] {
+        if token > 2 {
+            write(uid, member);
+        }
+        agent.send(&launch_with(&home, token, "echo $(id -u) $(id -G)", |l| {
+            l.user = Some("batch".to_owned());
+        }));
+        let end = agent.ended(token);
+        assert_eq!(end.exit, Some(Exit::Code(0)), "{:?}", end.spawn_error);
+        assert_eq!(home.output_of(token), expected, "attempt {token}");
+    }
+}
+
+#[test]
+fn a_working_directory_serves_again_only_as_it_was_made_and_for_the_same_user() {
+    if !is_possible("another user", true, &[]) {
+        return;
+    }
+    let home = Home::new();
+    home.allow(0o711);
+    let supervisor = home.start();
+    let mut agent = home.connect();
+    let spare = |token: i64| home.directory().join(format!("spare/{token}"));
+    let mut run = |token: i64, user: &str, script: &str| {
+        let report = format!("echo $(stat -c '%i %U %a' .) $(ls -A); {script}");
+        agent.send(&launch_with(&home, token, &report, |l| {
+            l.user = Some(user.to_owned());
+        }));
+        let end = agent.ended(token);
+        assert_eq!(end.exit, Some(Exit::Code(0)), "{:?}", end.spawn_error);
+        home.output_of(token)
+    };
+    let first = run(1, "nobody", "");
+    wait_for("the directory to be put aside", || spare(1).exists());
+    let inode = fs::metadata(spare(1)).unwrap().ino();
+    assert_eq!(first, format!("{inode} nobody 700\n"));
+    let roots = run(2, "root", "");
+    assert!(roots.ends_with(" root 700\n"), "{roots}");
+    assert_ne!(roots, format!("{inode} root 700\n"));
+    let second = run(3, "nobody", "touch left");
+    assert_eq!(second, first, "it is the same one");
+    assert!(!spare(1).exists());
+    wait_for("the other to be put aside", || spare(2).exists());
+    let third = run(4, "nobody", "chmod 755 .");
+    assert!(third.ends_with(" nobody 700\n"), "{third}");
+    wait_for("what is changed to go", || {
+        !["work/3", "work/4"]
+            .iter()
+            .any(|path| home.directory().join(path).exists())
+    });
+    assert!(!spare(3).exists() && !spare(4).exists());
+
+    supervisor.signal(Signal::SIGKILL);
+    supervisor.wait();
+    assert!(spare(2).exists());
+    let supervisor = home.start();
+    let _agent = home.connect();
+    let is_empty =
+        |name: &str| fs::read_dir(home.directory().join(name)).map_or(0, Iterator::count) == 0;
+    wait_for("what a dead supervisor had put aside to go", || {
+        is_empty("spare") && is_empty("trash")
+    });
+    supervisor.signal(Signal::SIGTERM);
+    assert!(supervisor.wait());
 }
 
 #[test]

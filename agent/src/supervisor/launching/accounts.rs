@@ -5,20 +5,24 @@
 //! a process that has asked tells what it heard, and those that start soon after it do not ask
 //! again. A user that was changed must be seen: an answer is good for [`LIFETIME`], and only as
 //! long as the files that users commonly lie in are what they were when it was asked. Whether they
-//! are is seen by the process that starts, and never by the supervisor, for files may hang. That a
-//! user is missing is never remembered.
+//! are is seen by the process that starts, and never by the supervisor, for files may hang. Clocks of
+//! file systems tick slowly: one that was changed just now may change again and not show it, so what
+//! was read then is not remembered. Nor is it ever that a user is missing.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use protocol::{BootMs, DurationMs};
+use protocol::{BootMs, DurationMs, WallMs};
 use serde::{Deserialize, Serialize};
 
 use super::user::Account;
 
 /// A user that lies elsewhere than in [`FILES`] may have changed unseen for so long.
 const LIFETIME: DurationMs = DurationMs(2_000);
+
+/// Longer than the tick of any file system's clock.
+const SETTLED: DurationMs = DurationMs(100);
 
 /// Users remembered at once.
 const ACCOUNTS_MAX: usize = 64;
@@ -43,6 +47,12 @@ type State = (u64, u64, u64, (i64, i64), (i64, i64));
 impl Sources {
     pub(super) fn read() -> Sources {
         Sources(FILES.iter().map(|file| state(Path::new(file))).collect())
+    }
+
+    /// Whether a change that is made after `now` shows.
+    pub(super) fn are_settled(&self, now: WallMs) -> bool {
+        let mut files = self.0.iter().flatten();
+        files.all(|(.., (s, ns))| now - WallMs(s * 1000 + ns / 1_000_000) > SETTLED)
     }
 }
 
@@ -110,6 +120,26 @@ mod tests {
         ] {
             let recalled = accounts.recall(name, now);
             assert_eq!(recalled.is_some(), expected, "{name} at {now:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_changed_just_now_is_not_settled() {
+        let file = |s, ns| Some((1, 2, 3, (0, 0), (s, ns)));
+        for (files, now, expected) in [
+            (vec![file(5, 0), None], 5_101, true),
+            (vec![file(5, 0), None], 5_100, false),
+            (vec![file(1, 0), file(5, 900_000_000)], 5_950, false),
+            // The clock was set back.
+            (vec![file(5, 0)], 4_000, false),
+            (vec![None], 0, true),
+        ] {
+            let sources = Sources(files);
+            assert_eq!(
+                sources.are_settled(WallMs(now)),
+                expected,
+                "{sources:?} at {now}"
+            );
         }
     }
 

@@ -11,19 +11,20 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid};
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, execve, getegid, geteuid, setsid};
 use protocol::supervisor::{Launch, SpawnFault};
 
 use super::accounts::{Found, Sources};
 use super::report::Teller;
 use super::user::{Account, UserError};
-use super::Launcher;
+use super::{Launcher, Work};
 use crate::chain::chain;
+use crate::clock;
 use crate::supervisor::brand;
 use crate::supervisor::cgroups::Cgroups;
 use crate::supervisor::log_writer::Ends;
-use crate::supervisor::sys;
 use crate::supervisor::trees::token_mark;
+use crate::supervisor::{spares, sys};
 
 /// What an attempt's files allow to others than their owner, unless it says otherwise.
 const UMASK: Mode = Mode::from_bits_truncate(0o022);
@@ -101,7 +102,7 @@ fn is_for_want(error: &io::Error) -> bool {
 /// What the child knows of what it is to become.
 pub(super) struct Preparation<'a> {
     pub(super) launch: &'a Launch,
-    pub(super) directory: &'a Path,
+    pub(super) work: &'a Work<'a>,
     pub(super) output: &'a Ends,
     /// What was found for its user a moment ago.
     pub(super) known: Option<&'a Found>,
@@ -144,9 +145,9 @@ impl Preparation<'_> {
             account.take_on(&self.launcher.host, &self.launcher.bounding_set)?;
             // The kernel forgets the request when a process changes its user.
             self.die_with_supervisor()?;
-            std::env::set_current_dir(self.directory).map_err(|source| {
+            std::env::set_current_dir(self.work.directory).map_err(|source| {
                 LaunchError::Unreachable {
-                    path: self.directory.to_owned(),
+                    path: self.work.directory.to_owned(),
                     user: user.unwrap_or_default().to_owned(),
                     source,
                 }
@@ -161,13 +162,16 @@ impl Preparation<'_> {
     /// told for those that come after.
     fn find(&self, name: &str, teller: &mut Teller) -> Result<Account, UserError> {
         // Before it is asked: what changes meanwhile makes the answer an old one.
-        let sources = Sources::read();
+        let (sources, now) = (Sources::read(), clock::now().wall);
         match self.known {
             Some(known) if known.sources == sources => Ok(known.account.clone()),
             _ => {
                 let account = Account::look_up(name, &self.launcher.host)?;
+                let is_settled = sources.are_settled(now);
                 let found = Found { account, sources };
-                teller.found(&found);
+                if is_settled {
+                    teller.found(&found);
+                }
                 Ok(found.account)
             }
         }
@@ -184,19 +188,37 @@ impl Preparation<'_> {
 
     fn make_directory(&self, account: Option<&Account>) -> Result<(), LaunchError> {
         let make = || {
-            make_fresh(self.directory)?;
-            if let Some(account) = account {
-                let (uid, gid) = (account.uid().as_raw(), account.gid().as_raw());
-                std::os::unix::fs::chown(self.directory, Some(uid), Some(gid))?;
+            let own = (geteuid().as_raw(), getegid().as_raw());
+            let owner = account.map_or(own, |a| (a.uid().as_raw(), a.gid().as_raw()));
+            if !self.take_spare(owner) {
+                make_fresh(self.work.directory)?;
+                if account.is_some() {
+                    let (uid, gid) = owner;
+                    std::os::unix::fs::chown(self.work.directory, Some(uid), Some(gid))?;
+                }
+            }
+            if account.is_some() {
+                let (uid, gid) = owner;
                 // A program that opens /dev/stdout opens the pipe anew, and must be let.
                 std::os::unix::fs::fchown(io::stdout(), Some(uid), Some(gid))?;
                 std::os::unix::fs::fchown(io::stderr(), Some(uid), Some(gid))?;
             }
-            std::env::set_current_dir(self.directory)
+            std::env::set_current_dir(self.work.directory)
         };
         make().map_err(|source| LaunchError::Directory {
-            path: self.directory.to_owned(),
+            path: self.work.directory.to_owned(),
             source,
+        })
+    }
+
+    /// Whether there is one that serves.
+    fn take_spare(&self, owner: (u32, u32)) -> bool {
+        let Some(spare) = &self.work.spare else {
+            return false;
+        };
+        spares::take(spare, self.work.directory, owner).unwrap_or_else(|error| {
+            tracing::debug!(%error, "a directory that was put aside cannot be used");
+            false
         })
     }
 
@@ -300,7 +322,7 @@ fn refusal(program: &str, candidate: &CString, errno: Errno) -> LaunchError {
 /// The directory above it can be passed through by everybody and read by nobody else.
 fn make_fresh(directory: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
-    builder.mode(0o700);
+    builder.mode(spares::MODE);
     match (builder.create(directory), directory.parent()) {
         (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_dir_all(directory)?;
