@@ -22,14 +22,7 @@ pub(crate) struct DataDirectory {
 impl DataDirectory {
     /// Makes the directory where it is missing and takes it for this process alone.
     pub(crate) fn take(path: &Path) -> Result<DataDirectory, Error> {
-        let failed = |source| Error::Directory {
-            path: path.to_owned(),
-            source,
-        };
-        let mut make = DirBuilder::new();
-        make.mode(0o750).recursive(true);
-        make.create(path).map_err(failed)?;
-        match lock::take(&path.join("lock")) {
+        match lock::take_in(path, 0o750, "lock") {
             Ok(lock) => Ok(DataDirectory {
                 path: path.to_owned(),
                 _lock: lock,
@@ -38,7 +31,10 @@ impl DataDirectory {
                 directory: path.to_owned(),
                 pid,
             }),
-            Err(Refused::Failed(source)) => Err(failed(source)),
+            Err(Refused::Failed(source)) => Err(Error::Directory {
+                path: path.to_owned(),
+                source,
+            }),
         }
     }
 

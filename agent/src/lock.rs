@@ -3,9 +3,9 @@
 //! A second one is refused before it does anything, and told who has what it wants: a command
 //! typed once more beside a unit that is up must cost nobody a host.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -19,6 +19,28 @@ pub(crate) enum Refused {
         pid: Option<i32>,
     },
     Failed(io::Error),
+}
+
+/// How often a directory is made again that somebody removes at the same time.
+const MAKES_MAX: u32 = 100;
+
+/// Makes the directory where it is missing, with this mode, and locks a file of this name in it. What
+/// is kept there may vanish at any moment, between the two as well.
+pub(crate) fn take_in(directory: &Path, mode: u32, name: &str) -> Result<Flock<File>, Refused> {
+    let mut makes = 0;
+    loop {
+        makes += 1;
+        let mut make = DirBuilder::new();
+        let made = make.mode(mode).recursive(true).create(directory);
+        let taken = made
+            .map_err(Refused::Failed)
+            .and_then(|()| take(&directory.join(name)));
+        match taken {
+            Err(Refused::Failed(error))
+                if error.kind() == io::ErrorKind::NotFound && makes < MAKES_MAX => {}
+            taken => return taken,
+        }
+    }
 }
 
 /// Locks this file, which is made if absent, and writes in it who has it. The kernel releases it
@@ -81,7 +103,32 @@ mod tests {
         assert_eq!(pid, Some(own));
         drop(first);
         take(&path).unwrap();
+        let made = home.path().join("a/new/one");
+        take_in(&made, 0o750, "lock").unwrap();
         let missing = home.path().join("nowhere/lock");
         assert!(matches!(take(&missing), Err(Refused::Failed(_))));
+    }
+
+    #[test]
+    fn a_directory_that_is_removed_meanwhile_is_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent");
+        let end = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Gone already, or not empty again.
+                    let _ = std::fs::remove_dir_all(&path);
+                }
+            });
+            let taken: Vec<_> = (0..500).map(|_| take_in(&path, 0o750, "lock")).collect();
+            end.store(true, std::sync::atomic::Ordering::Relaxed);
+            for lock in taken {
+                match lock {
+                    Ok(_) | Err(Refused::Held { .. }) => {}
+                    Err(Refused::Failed(error)) => panic!("{error}"),
+                }
+            }
+        });
     }
 }

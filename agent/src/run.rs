@@ -6,9 +6,8 @@
 //! disk or a stalled network cannot keep a deadline from being looked at.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -567,19 +566,15 @@ pub(crate) fn redial_backoff() -> Backoff {
 /// Two agents on one supervisor would kill each other's attempts, and take from each other the word
 /// of how they ended. It may be started after its agent, so its directory may have to be made.
 fn take_supervisor(directory: &Path) -> Result<Flock<File>, Error> {
-    let failed = |source| Error::Directory {
-        path: directory.to_owned(),
-        source,
-    };
-    let mut make = DirBuilder::new();
-    make.mode(0o711).recursive(true);
-    make.create(directory).map_err(failed)?;
-    lock::take(&supervisor::agent_lock_path(directory)).map_err(|refused| match refused {
+    lock::take_in(directory, 0o711, supervisor::AGENT_LOCK).map_err(|refused| match refused {
         Refused::Held { pid } => Error::SupervisorTaken {
             directory: directory.to_owned(),
             pid,
         },
-        Refused::Failed(source) => failed(source),
+        Refused::Failed(source) => Error::Directory {
+            path: directory.to_owned(),
+            source,
+        },
     })
 }
 

@@ -72,10 +72,9 @@ pub fn socket_path(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
 
-/// The agent of this supervisor holds this file locked: there is one at a time.
-pub(crate) fn agent_lock_path(directory: &Path) -> PathBuf {
-    directory.join("agent")
-}
+/// The agent of a supervisor holds the file of this name in its directory locked: there is one at a
+/// time.
+pub(crate) const AGENT_LOCK: &str = "agent";
 
 /// Why a supervisor could not start, or could not go on.
 #[derive(Debug, thiserror::Error)]
