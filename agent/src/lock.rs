@@ -4,7 +4,7 @@
 //! typed once more beside a unit that is up must cost nobody a host.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -36,8 +36,10 @@ pub(crate) fn take_in(directory: &Path, mode: u32, name: &str) -> Result<Flock<F
             .map_err(Refused::Failed)
             .and_then(|()| take(&directory.join(name)));
         match taken {
+            // As `AlreadyExists` comes what vanished between two looks of the library.
             Err(Refused::Failed(error))
-                if error.kind() == io::ErrorKind::NotFound && makes < MAKES_MAX => {}
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists)
+                    && makes < MAKES_MAX => {}
             taken => return taken,
         }
     }
