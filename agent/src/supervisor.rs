@@ -140,13 +140,18 @@ pub fn run(options: Options) -> Result<(), Error> {
         "the supervisor is ready"
     );
     let timer = BootTimer::new().map_err(kernel("a timer"))?;
+    let launcher =
+        Launcher::new(mark, host_name()?, inherited).map_err(|source| Error::Kernel {
+            what: "/dev/null",
+            source,
+        })?;
     let door = place.open_door()?;
     let mut shell = Shell {
         core: Supervisor::new(identity, Rules::all()),
         trees,
         log_writer,
         cgroups,
-        launcher: Launcher::new(mark, host_name()?, inherited),
+        launcher,
         removal,
         place,
         door,

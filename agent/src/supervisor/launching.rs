@@ -13,6 +13,7 @@ mod report;
 mod user;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ pub(super) struct Launcher {
     /// For the words of a refusal.
     pub(super) host: String,
     pub(super) inherited: Inherited,
+    /// What attempts read.
+    nothing: File,
     /// Of this process; a child undoes it.
     ignored_signals: Vec<i32>,
     /// Capabilities that programs can hand to this process; a child of another user gives them up.
@@ -63,16 +66,17 @@ pub(super) struct Work<'a> {
 pub(super) type Outcome = Result<Vec<Limit>, SpawnError>;
 
 impl Launcher {
-    pub(super) fn new(mark: String, host: String, inherited: Inherited) -> Launcher {
-        Launcher {
+    pub(super) fn new(mark: String, host: String, inherited: Inherited) -> io::Result<Launcher> {
+        Ok(Launcher {
             mark,
             host,
             inherited,
+            nothing: File::open("/dev/null")?,
             ignored_signals: sys::ignored_signals(),
             bounding_set: sys::bounding_set(),
             accounts: Accounts::default(),
             preparing: BTreeMap::new(),
-        }
+        })
     }
 
     /// Forks the process that is to become the main one of this attempt and answers with its pid.

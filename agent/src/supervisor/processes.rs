@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::libc;
@@ -64,8 +65,17 @@ fn parse_stat(stat: &str) -> Option<Process> {
 /// process alone reaps them and does not do so meanwhile: the kernel's list only grows at its end.
 pub(super) fn read_own_children(proc: &Path) -> io::Result<BTreeSet<i32>> {
     let mut children = BTreeSet::new();
-    for task in std::fs::read_dir(proc.join("self/task"))? {
-        match std::fs::read_to_string(task?.path().join("children")) {
+    let tasks = proc.join("self/task");
+    let mut lists = Vec::new();
+    if tasks.metadata()?.nlink() == LINKS_OF_ONE_THREAD {
+        lists.push(proc.join("thread-self/children"));
+    } else {
+        for task in std::fs::read_dir(tasks)? {
+            lists.push(task?.path().join("children"));
+        }
+    }
+    for list in lists {
+        match std::fs::read_to_string(list) {
             Ok(list) => children.extend(list.split_ascii_whitespace().flat_map(str::parse::<i32>)),
             // A kernel built without that file: whose parent we are is asked of everybody.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -82,6 +92,9 @@ pub(super) fn read_own_children(proc: &Path) -> io::Result<BTreeSet<i32>> {
     }
     Ok(children)
 }
+
+/// A directory of threads counts each as one more link.
+const LINKS_OF_ONE_THREAD: u64 = 3;
 
 /// `roots` and everything below them.
 pub(super) fn with_descendants(
@@ -200,6 +213,22 @@ mod tests {
             let got = parse_stat(&line).map(|p| (p.pid, p.parent, p.session, p.started, p.dead));
             assert_eq!(got, expected, "{line}");
         }
+    }
+
+    /// As the supervisor is. A forked child has one thread, whatever forks it.
+    #[test]
+    fn a_process_of_one_thread_finds_its_children_the_ended_ones_too() {
+        let find = || {
+            let ended = sys::fork(|| 0);
+            let children = read_own_children(Path::new("/proc"));
+            let (Ok(ended), Ok(children)) = (ended, children) else {
+                return 1;
+            };
+            i32::from(children != BTreeSet::from([ended])) * 2
+        };
+        let pid = nix::unistd::Pid::from_raw(sys::fork(find).unwrap());
+        let status = nix::sys::wait::waitpid(pid, None).unwrap();
+        assert_eq!(status, nix::sys::wait::WaitStatus::Exited(pid, 0));
     }
 
     #[test]

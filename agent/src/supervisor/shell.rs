@@ -276,9 +276,12 @@ impl Shell {
 
     fn tell_outcome(&mut self, token: Token, outcome: Outcome) {
         match &outcome {
+            // What goes well is the ledger's to tell of; a busy host would drown in it.
+            Ok(not_enforced) if not_enforced.is_empty() => {
+                tracing::debug!(%token, "an attempt was started");
+            }
             Ok(not_enforced) => {
-                let not_enforced = (!not_enforced.is_empty()).then_some(not_enforced);
-                tracing::info!(%token, ?not_enforced, "an attempt was started");
+                tracing::info!(%token, ?not_enforced, "an attempt was started without its limits");
             }
             Err(SpawnError { fault, why }) => {
                 tracing::warn!(%token, ?fault, why, "an attempt could not be started");

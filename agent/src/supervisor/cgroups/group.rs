@@ -2,11 +2,15 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use protocol::DurationMs;
 
 use super::layout::Version;
+
+/// Its name in the cgroup above, and its own `.`; each one below adds its `..`.
+const LINKS_OF_CHILDLESS: u64 = 2;
 
 /// One that is there already is no error.
 pub(super) fn make(group: &Path) -> io::Result<()> {
@@ -33,6 +37,10 @@ pub(super) fn words(group: &Path, file: &str) -> io::Result<Vec<String>> {
 
 /// The cgroups directly below this one. One that is gone has none.
 pub(super) fn children(group: &Path) -> io::Result<Vec<PathBuf>> {
+    // A directory of cgroups counts those below it, and nearly always there is none.
+    if fs::metadata(group).is_ok_and(|found| found.nlink() == LINKS_OF_CHILDLESS) {
+        return Ok(Vec::new());
+    }
     let entries = match fs::read_dir(group) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::{CString, NulError};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -224,7 +224,7 @@ impl Preparation<'_> {
 
     fn open_streams(&self) -> Result<(), LaunchError> {
         let open = || {
-            dup2_stdin(File::open("/dev/null")?)?;
+            dup2_stdin(&self.launcher.nothing)?;
             dup2_stdout(&self.output.stdout)?;
             Ok(dup2_stderr(&self.output.stderr)?)
         };

@@ -131,17 +131,22 @@ impl Files {
     }
 
     fn begin(&self, at: Amount, stamp: Stamp) -> io::Result<Open> {
-        DirBuilder::new()
-            .mode(0o750)
-            .recursive(true)
-            .create(&self.directory)?;
+        let mut builder = DirBuilder::new();
+        builder.mode(0o750);
+        let is_new = builder.create(&self.directory).is_ok();
+        if !is_new {
+            builder.recursive(true).create(&self.directory)?;
+        }
         let about = create(&self.directory.join(ABOUT))?;
         about.write_all_at(self.about.as_bytes(), 0)?;
         let about = Flock::lock(about, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, errno)| io::Error::from(errno))?;
-        let part = read_parts(&self.directory)?
-            .last()
-            .map_or(Part::HEAD, |newest| newest.next());
+        let parts = if is_new {
+            Vec::new()
+        } else {
+            read_parts(&self.directory)?
+        };
+        let part = parts.last().map_or(Part::HEAD, |newest| newest.next());
         let file = create(&part.path(&self.directory))?;
         let mut open = Open {
             about,
