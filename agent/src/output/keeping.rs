@@ -7,13 +7,15 @@
 //! no place for it. What was removed is noted, so that who asks for it is told why it is not there.
 //!
 //! A host may have a hundred thousand outputs. One that is over changes no more, so it is looked at
-//! once and remembered, and so many at most are removed at a time.
+//! once and remembered in few bytes, and so many at most are removed at a time. There is a bound to
+//! their number too: small ones would come to millions before they come to gigabytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_core::agent::DiskFull;
@@ -32,6 +34,9 @@ const LOOKS_BETWEEN_SWEEPS: u32 = 12;
 
 /// Removed in one go; the rest follows at the next look.
 const REMOVED_AT_ONCE: usize = 1_000;
+
+/// More than this are not kept, however small they are.
+const OUTPUTS_MAX: usize = 100_000;
 
 /// What was written just now belongs to an attempt whose log writer was restarted, perhaps.
 const SETTLED: DurationMs = DurationMs(60_000);
@@ -57,9 +62,9 @@ pub(crate) struct Bounds {
 /// One attempt's output as it lies there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
-    directory: PathBuf,
-    /// Whose it is, as far as it says so.
-    job: String,
+    token: i64,
+    /// Whose it is, as far as it says so. One text for all outputs of a job.
+    job: Arc<str>,
     bytes: u64,
     written_at: WallMs,
     open: bool,
@@ -67,7 +72,10 @@ struct Found {
 
 /// Outputs that are over, by their tokens: they change no more.
 #[derive(Debug, Default)]
-struct Shelf(BTreeMap<i64, Found>);
+struct Shelf {
+    outputs: BTreeMap<i64, Found>,
+    jobs: BTreeSet<Arc<str>>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Space {
@@ -156,16 +164,17 @@ fn keep(directory: &Path, bounds: Bounds, due: bool, shelf: &mut Shelf) -> io::R
     }
     let now = clock::now().wall;
     shelf.read(directory, now)?;
-    let doomed = plan(shelf.0.values(), bounds, space, now);
+    let doomed = plan(shelf.outputs.values(), bounds, space, now);
     let more = doomed.len() > REMOVED_AT_ONCE;
     let mut gone = Vec::new();
     for (output, why) in doomed.into_iter().take(REMOVED_AT_ONCE) {
-        match fs::remove_dir_all(&output.directory) {
+        let own = directory.join(output.token.to_string());
+        match fs::remove_dir_all(&own) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                let directory = output.directory.display();
+                let directory = own.display();
                 tracing::warn!(%directory, %error, "an old output cannot be removed");
             }
-            _ => gone.extend(token_of(&output.directory).map(|token| (token, why))),
+            _ => gone.push((output.token, why)),
         }
     }
     if !gone.is_empty() {
@@ -175,7 +184,7 @@ fn keep(directory: &Path, bounds: Bounds, due: bool, shelf: &mut Shelf) -> io::R
         }
     }
     for (token, _) in &gone {
-        shelf.0.remove(token);
+        shelf.outputs.remove(token);
     }
     let full = read_space(directory)?.full(directory);
     Ok(Kept { full, more })
@@ -198,13 +207,15 @@ fn read_space(directory: &Path) -> io::Result<Space> {
 
 /// The token that a directory is named after; others are none of ours.
 fn token_of(directory: &Path) -> Option<i64> {
-    directory.file_name()?.to_str()?.parse().ok()
+    let name = directory.file_name()?.to_str()?;
+    let token: i64 = name.parse().ok()?;
+    (token.to_string() == name).then_some(token)
 }
 
 impl Shelf {
     /// Takes over what lies there now. What is known to be over is not looked at again.
     fn read(&mut self, directory: &Path, now: WallMs) -> io::Result<()> {
-        let mut before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.outputs);
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let Some(token) = token_of(&entry.path()) else {
@@ -212,38 +223,51 @@ impl Shelf {
             };
             let over = |found: &Found| !found.open && now - found.written_at >= SETTLED;
             if let Some(known) = before.remove(&token).filter(over) {
-                self.0.insert(token, known);
+                self.outputs.insert(token, known);
                 continue;
             }
             if !entry.file_type()?.is_dir() {
                 continue;
             }
-            match read_output(entry.path()) {
+            match self.read_output(token, &entry.path()) {
                 Ok(output) => {
-                    self.0.insert(token, output);
+                    self.outputs.insert(token, output);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
+        // Of jobs that have no output any more.
+        drop(before);
+        self.jobs.retain(|job| Arc::strong_count(job) > 1);
         Ok(())
     }
-}
 
-fn read_output(directory: PathBuf) -> io::Result<Found> {
-    let (mut bytes, mut written_s) = (0, directory.metadata()?.mtime());
-    for file in fs::read_dir(&directory)? {
-        let file = file?.metadata()?;
-        bytes += file.blocks() * 512;
-        written_s = written_s.max(file.mtime());
+    fn read_output(&mut self, token: i64, directory: &Path) -> io::Result<Found> {
+        let (mut bytes, mut written_s) = (0, directory.metadata()?.mtime());
+        for file in fs::read_dir(directory)? {
+            let file = file?.metadata()?;
+            bytes += file.blocks() * 512;
+            written_s = written_s.max(file.mtime());
+        }
+        Ok(Found {
+            token,
+            open: is_open(directory)?,
+            job: self.job(&read_job(&directory.join(ABOUT))),
+            bytes,
+            written_at: WallMs(written_s.saturating_mul(1000)),
+        })
     }
-    Ok(Found {
-        open: is_open(&directory)?,
-        job: read_job(&directory.join(ABOUT)),
-        directory,
-        bytes,
-        written_at: WallMs(written_s.saturating_mul(1000)),
-    })
+
+    /// The one text of this name.
+    fn job(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.jobs.get(name) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = name.into();
+        self.jobs.insert(Arc::clone(&new));
+        new
+    }
 }
 
 /// What says nothing of its job is nobody's, and nobody asks for it by a job.
@@ -263,6 +287,7 @@ fn plan<'a>(
     let suggested = TOTAL_BYTES_MAX.min(space.size_bytes / TOTAL_SHARE);
     let total_max = bounds.total_bytes.unwrap_or(suggested);
     let mut total: u64 = found.clone().map(|output| output.bytes).sum();
+    let mut number = found.clone().count();
     let mut free = space.free_bytes;
     let mut closed: Vec<&Found> = found
         .filter(|output| !output.open && now - output.written_at >= SETTLED)
@@ -284,12 +309,15 @@ fn plan<'a>(
             Why::Age
         } else if total > total_max {
             Why::Total
+        } else if number > OUTPUTS_MAX {
+            Why::Number
         } else if free < space.floor_bytes() {
             Why::DiskFull
         } else {
             continue;
         };
         total -= output.bytes;
+        number -= 1;
         free += output.bytes;
         doomed.push((output.clone(), why));
     }
@@ -306,8 +334,8 @@ mod tests {
     /// Written so many seconds ago, of so many GiB, and whether it is open.
     fn found(outputs: &[(i64, u64, bool)]) -> Vec<Found> {
         let found = |(index, &(seconds, gib, open)): (usize, &(i64, u64, bool))| Found {
-            directory: index.to_string().into(),
-            job: "t/a".to_owned(),
+            token: index as i64,
+            job: "t/a".into(),
             bytes: gib * GIB,
             written_at: NOW - DurationMs::from_secs(seconds),
             open,
@@ -383,11 +411,28 @@ mod tests {
         }
     }
 
-    fn names(doomed: &[(Found, Why)]) -> Vec<usize> {
-        let outputs = doomed.iter();
-        outputs
-            .map(|(output, _)| output.directory.to_str().unwrap().parse().unwrap())
-            .collect()
+    fn names(doomed: &[(Found, Why)]) -> Vec<i64> {
+        doomed.iter().map(|(output, _)| output.token).collect()
+    }
+
+    #[test]
+    fn not_more_are_kept_than_an_agent_remembers_in_a_few_mebibytes() {
+        assert!(size_of::<Found>() <= 48, "{}", size_of::<Found>());
+        let seconds_ago = |n: usize| (n as i64 + 100, 0, n < 10);
+        let outputs: Vec<_> = (0..OUTPUTS_MAX + 3).map(seconds_ago).collect();
+        let bounds = Bounds {
+            age: DurationMs::from_secs(7 * 86_400),
+            of_each_job: 3,
+            total_bytes: None,
+        };
+        let space = Space {
+            free_bytes: 500 * GIB,
+            size_bytes: 1000 * GIB,
+        };
+        let doomed = plan(found(&outputs).iter(), bounds, space, NOW);
+        let oldest = OUTPUTS_MAX as i64;
+        assert_eq!(names(&doomed), [oldest + 2, oldest + 1, oldest]);
+        assert!(doomed.iter().all(|(_, why)| *why == Why::Number));
     }
 
     #[test]
@@ -401,7 +446,7 @@ mod tests {
             (50 * DAY, 1, false),
         ]);
         for (index, job) in [(2, "t/monthly"), (3, "t/monthly"), (4, "")] {
-            outputs[index].job = job.to_owned();
+            outputs[index].job = job.into();
         }
         let doomed = |total, free| {
             let bounds = Bounds {
@@ -451,10 +496,10 @@ mod tests {
         assert!(why.contains("--output-age"), "{why}");
         assert_eq!(removed::why(home.path(), 8).unwrap(), None);
         // What is over is remembered; what comes and goes is seen.
-        assert_eq!(shelf.0.keys().copied().collect::<Vec<_>>(), [8]);
+        assert_eq!(shelf.outputs.keys().copied().collect::<Vec<_>>(), [8]);
         fs::remove_dir_all(home.path()).unwrap();
         keep(home.path(), bounds, true, &mut shelf).unwrap();
-        assert!(shelf.0.is_empty());
+        assert!(shelf.outputs.is_empty() && shelf.jobs.is_empty());
     }
 
     #[test]

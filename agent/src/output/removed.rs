@@ -20,16 +20,18 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(super) enum Why {
     Age,
     Total,
+    Number,
     DiskFull,
 }
 
 impl Why {
-    const ALL: [Why; 3] = [Why::Age, Why::Total, Why::DiskFull];
+    const ALL: [Why; 4] = [Why::Age, Why::Total, Why::Number, Why::DiskFull];
 
     const fn as_str(self) -> &'static str {
         match self {
             Why::Age => "age",
             Why::Total => "total",
+            Why::Number => "number",
             Why::DiskFull => "disk_full",
         }
     }
@@ -38,6 +40,7 @@ impl Why {
         match self {
             Why::Age => "it was older than is kept (--output-age of that host's agent)",
             Why::Total => "all output there took more than it may (--output-total of its agent)",
+            Why::Number => "more outputs were there than are kept",
             Why::DiskFull => "the disk there was full",
         }
     }
