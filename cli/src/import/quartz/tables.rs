@@ -521,3 +521,62 @@ fn local(ms: &str, zone: &str) -> Option<String> {
     let schedule = some_schedule_in(zone).ok()?;
     Some(schedule.local_time(WallMs(ms.parse().ok()?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The flag of a dump's one row of job details.
+    fn flag(value: &str) -> Option<bool> {
+        let dump = format!("INSERT INTO `QRTZ_JOB_DETAILS` (`IS_NONCONCURRENT`) VALUES ({value});");
+        let rows = Dump::new(dump.as_bytes(), true, &|_| true)
+            .filter_map(|piece| match piece.what {
+                What::Rows { rows, .. } => Some(rows),
+                _ => None,
+            })
+            .flatten();
+        let columns: Vec<Columns> = rows.map(|row| row.named(&[]).unwrap()).collect();
+        assert_eq!(columns.len(), 1, "{value}");
+        is_true(&columns[0], "is_nonconcurrent")
+    }
+
+    #[test]
+    fn a_flag_is_read_however_its_database_dumps_it() {
+        for value in [
+            "1",
+            "'1'",
+            "'Y'",
+            "'y'",
+            "'t'",
+            "true",
+            "TRUE",
+            "b'1'",
+            "B'1'",
+            "x'01'",
+            "X'01'",
+            "0x01",
+            "'\u{1}'",
+            "_binary '\u{1}'",
+        ] {
+            assert_eq!(flag(value), Some(true), "{value}");
+        }
+        for value in [
+            "0",
+            "'0'",
+            "'N'",
+            "'f'",
+            "false",
+            "b'0'",
+            "B'0'",
+            "x'00'",
+            "0x00",
+            "'\\0'",
+            "_binary '\\0'",
+        ] {
+            assert_eq!(flag(value), Some(false), "{value}");
+        }
+        for value in ["NULL", "''", "x'ACED'"] {
+            assert_eq!(flag(value), None, "{value}");
+        }
+    }
+}

@@ -64,7 +64,7 @@ pub(crate) struct Row {
 pub(crate) enum Value {
     Null,
     Text(String),
-    /// A number, a word or a call, as it stands.
+    /// A number, a word or a call, as it stands; a flag that is written as a bit or a byte as 0 or 1.
     Bare(String),
     /// What is no text, such as a serialized object.
     Bytes,
@@ -512,6 +512,10 @@ mod tests {
         Value::Text(value.to_owned())
     }
 
+    fn bare(value: &str) -> Value {
+        Value::Bare(value.to_owned())
+    }
+
     #[test]
     fn values_are_read_as_the_database_reads_them() {
         for (value, expected) in [
@@ -524,13 +528,26 @@ mod tests {
             ("N'x'", text("x")),
             ("_binary 'x'", Value::Bytes),
             ("0xACED", Value::Bytes),
-            ("X'00'", Value::Bytes),
+            ("X'0001'", Value::Bytes),
+            ("X'02'", Value::Bytes),
+            ("b'10'", Value::Bytes),
+            ("b'000000001'", Value::Bytes),
+            ("b''", Value::Bytes),
+            ("b'1'", bare("1")),
+            ("B'0'", bare("0")),
+            ("b'00000001'", bare("1")),
+            ("x'01'", bare("1")),
+            ("X'00'", bare("0")),
+            ("0x1", bare("1")),
+            ("0x01", bare("1")),
+            ("_binary '\x01'", bare("1")),
+            ("_binary '\\0'", bare("0")),
             ("'x'::text", text("x")),
             ("NULL", Value::Null),
             ("null", Value::Null),
-            ("-1", Value::Bare("-1".to_owned())),
-            ("now(1, 2)", Value::Bare("now(1,2)".to_owned())),
-            ("/* c */ 5", Value::Bare("5".to_owned())),
+            ("-1", bare("-1")),
+            ("now(1, 2)", bare("now(1,2)")),
+            ("/* c */ 5", bare("5")),
         ] {
             let statement = format!("INSERT INTO `t` VALUES ({value}, 2);");
             let found = rows(&statement);

@@ -22,10 +22,19 @@ pub(super) fn value_of(tokens: &[Token], backslash: bool) -> Value {
     match tokens {
         [Token::Text(text)] => Value::Text(decoded(&unquoted(text, backslash))),
         [Token::Word(word)] if is_one_of(word, &["NULL"]) => Value::Null,
-        [Token::Word(word)] if word.starts_with(b"0x") || word.starts_with(b"0X") => Value::Bytes,
+        [Token::Word(word)] if word.starts_with(b"0x") || word.starts_with(b"0X") => {
+            of_digits(&word[2..], 16)
+        }
         [Token::Word(word), Token::Text(text)] => {
-            if is_one_of(word, &["X", "B", "_binary"]) {
-                Value::Bytes
+            if is_one_of(word, &["B"]) {
+                of_digits(text, 2)
+            } else if is_one_of(word, &["X"]) {
+                of_digits(text, 16)
+            } else if is_one_of(word, &["_binary"]) {
+                match unquoted(text, backslash)[..] {
+                    [flag @ (0 | 1)] => Value::Bare(flag.to_string()),
+                    _ => Value::Bytes,
+                }
             } else {
                 let escapes = backslash || is_one_of(word, &["E"]);
                 Value::Text(decoded(&unquoted(text, escapes)))
@@ -45,6 +54,20 @@ pub(super) fn value_of(tokens: &[Token], backslash: bool) -> Value {
                 .collect();
             Value::Bare(words.concat())
         }
+    }
+}
+
+/// What is written bit by bit or byte by byte. Up to one byte of 0 or 1 it is a flag, which
+/// databases have as numbers as well; the rest is no text.
+fn of_digits(digits: &[u8], radix: u32) -> Value {
+    let is_short = digits.len() <= if radix == 2 { 8 } else { 2 };
+    let number = std::str::from_utf8(digits)
+        .ok()
+        .filter(|_| is_short)
+        .and_then(|digits| u8::from_str_radix(digits, radix).ok());
+    match number {
+        Some(flag @ (0 | 1)) => Value::Bare(flag.to_string()),
+        _ => Value::Bytes,
     }
 }
 
