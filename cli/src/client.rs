@@ -7,19 +7,19 @@ use std::env;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use protocol::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use ureq::http::header::{LINK, RETRY_AFTER};
+use ureq::http::header::LINK;
 use ureq::http::{Response, StatusCode};
 use ureq::typestate::WithBody;
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::failure::{Failure, Status, chain};
+use crate::patience::Patience;
 
 /// Where a coordinator says how it is reached, in its data directory.
 pub(crate) const API_FILE: &str = "api.json";
@@ -34,9 +34,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const PIECE_LIMIT: Duration = Duration::from_secs(30);
 /// Most rows of a list that one answer holds.
 const PAGE_ROWS_MAX: usize = 1000;
-/// How often, and how long, a request waits that came too soon after others.
-const TOO_SOON_MAX: u32 = 20;
-const TOO_SOON_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Largest answer that is read whole.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -63,6 +60,7 @@ pub(crate) struct Client {
     token: String,
     /// For an answer as a whole.
     limit: Duration,
+    patience: Patience,
 }
 
 impl Target {
@@ -122,12 +120,17 @@ impl Client {
             url: url.trim_end_matches('/').to_owned(),
             token: token.to_owned(),
             limit: ANSWER_LIMIT,
+            patience: Patience::default(),
         }
     }
 
     /// The same for who cannot wait longer.
     pub(crate) fn within(self, limit: Duration) -> Client {
-        Client { limit, ..self }
+        Client {
+            limit,
+            patience: Patience::none(),
+            ..self
+        }
     }
 
     /// The coordinator with this data directory, or the one of the `matins dev` that has it.
@@ -175,7 +178,8 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<T, Failure> {
-        let answer = patiently(|| self.started(self.agent.get(self.at(path)), query).call());
+        let ask = || self.started(self.agent.get(self.at(path)), query).call();
+        let answer = self.patience.ask(ask);
         self.read(answer, Effect::None)
     }
 
@@ -191,7 +195,7 @@ impl Client {
         let mut rows: Vec<T> = Vec::new();
         let mut next: Option<String> = None;
         loop {
-            let answer = patiently(|| match &next {
+            let answer = self.patience.ask(|| match &next {
                 None => self.started(self.agent.get(self.at(path)), &query).call(),
                 // It names the whole question, where it goes on included.
                 Some(next) => self.started(self.agent.get(self.at(next)), &[]).call(),
@@ -243,7 +247,7 @@ impl Client {
     }
 
     pub(crate) fn delete(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
-        let answer = patiently(|| {
+        let answer = self.patience.ask(|| {
             let request = self.started(self.agent.delete(self.at(path)), &[]);
             request.force_send_body().send_json(body)
         });
@@ -259,15 +263,17 @@ impl Client {
         limit: Option<Duration>,
         mut sink: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let request = self
-            .started(self.agent.get(self.at(path)), query)
-            .config()
-            .timeout_global(None)
-            .timeout_recv_response(Some(ANSWER_LIMIT))
-            .timeout_per_read(limit)
-            .build();
+        let answer = self.patience.ask(|| {
+            let request = self.started(self.agent.get(self.at(path)), query).config();
+            request
+                .timeout_global(None)
+                .timeout_recv_response(Some(ANSWER_LIMIT))
+                .timeout_per_read(limit)
+                .build()
+                .call()
+        });
         let mut body = self
-            .checked(request.call(), Effect::None)?
+            .checked(answer, Effect::None)?
             .into_body()
             .into_reader();
         let mut piece = vec![0; 64 << 10];
@@ -291,7 +297,8 @@ impl Client {
         body: &impl Serialize,
         effect: Effect,
     ) -> Result<T, Failure> {
-        let answer = patiently(|| self.started(request(), &[]).send_json(body));
+        let ask = || self.started(request(), &[]).send_json(body);
+        let answer = self.patience.ask(ask);
         self.read(answer, effect)
     }
 
@@ -372,22 +379,6 @@ impl Client {
             "see that the coordinator runs: it may have ended without taking its address back",
         )
     }
-}
-
-/// Asks, and asks again where that was too soon after others: such a request was not looked at.
-fn patiently(
-    ask: impl Fn() -> Result<Response<Body>, ureq::Error>,
-) -> Result<Response<Body>, ureq::Error> {
-    for _ in 0..TOO_SOON_MAX {
-        let answer = ask()?;
-        if answer.status() != StatusCode::TOO_MANY_REQUESTS {
-            return Ok(answer);
-        }
-        let wait = answer.headers().get(RETRY_AFTER);
-        let wait = wait.and_then(|wait| wait.to_str().ok()?.parse().ok());
-        thread::sleep(Duration::from_secs(wait.unwrap_or(1)).min(TOO_SOON_WAIT_MAX));
-    }
-    ask()
 }
 
 /// Where a list goes on: the target of its `Link` header, as Matins writes it.

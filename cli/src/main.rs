@@ -11,6 +11,7 @@ mod import;
 mod log_thread;
 mod output;
 mod paint;
+mod patience;
 mod progress;
 mod reference;
 mod serve;

@@ -9,6 +9,7 @@ mod import;
 mod manifests;
 mod next;
 mod parts;
+mod patience;
 mod place;
 mod plan;
 mod schema;
