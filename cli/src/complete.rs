@@ -16,7 +16,8 @@ pub(crate) const COMPLETE: &str = "MATINS_COMPLETE";
 
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Newest runs that are offered.
+/// Names that are offered, as many as one page may hold; and newest runs.
+const ROWS: u32 = 1000;
 const RUNS: u32 = 30;
 
 pub(crate) fn jobs() -> ArgValueCandidates {
@@ -42,13 +43,13 @@ pub(crate) fn agents() -> ArgValueCandidates {
 pub(crate) fn resources() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let of = |resource: &Resource| (resource.resource.clone(), String::new());
-        list("/api/v1/resources", &[], of)
+        list("/api/v1/resources", ROWS, of)
     })
 }
 
 fn list_jobs() -> Vec<CompletionCandidate> {
     let of = |job: &Job| (job.job.to_string(), job.purpose.clone());
-    list("/api/v1/jobs", &[], of)
+    list("/api/v1/jobs", ROWS, of)
 }
 
 fn list_runs() -> Vec<CompletionCandidate> {
@@ -56,22 +57,26 @@ fn list_runs() -> Vec<CompletionCandidate> {
         let what = format!("{}@{} {}", run.job, run.fire_time, run.state);
         (run.run.to_string(), what)
     };
-    list("/api/v1/runs", &[("limit", RUNS.to_string())], of)
+    list("/api/v1/runs", RUNS, of)
 }
 
 fn list_agents() -> Vec<CompletionCandidate> {
     let of = |agent: &Agent| (agent.agent.to_string(), agent.state.clone());
-    list("/api/v1/agents", &[], of)
+    list("/api/v1/agents", ROWS, of)
 }
 
 fn list<T: DeserializeOwned>(
     path: &str,
-    query: &[(&str, String)],
+    rows: u32,
     of: impl Fn(&T) -> (String, String),
 ) -> Vec<CompletionCandidate> {
     let found: Vec<T> = Target::default()
         .find()
-        .and_then(|client| client.within(PATIENCE).get(path, query))
+        .and_then(|client| {
+            client
+                .within(PATIENCE)
+                .get(path, &[("limit", rows.to_string())])
+        })
         .unwrap_or_default();
     let named = found.iter().map(of);
     named

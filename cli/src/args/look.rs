@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use ledger::command::AlertKind;
 use protocol::{AgentName, DurationMs, JobName, RunId, RunState, Token, WallMs};
 
 use super::{Asking, Text, parse_length};
@@ -61,6 +63,12 @@ pub(crate) enum Get {
         /// Only of this job
         #[arg(long, value_name = "JOB", add = complete::jobs())]
         job: Option<JobName>,
+        /// Only of jobs of this namespace
+        #[arg(long, short = 'n', value_name = "NAMESPACE", conflicts_with = "job")]
+        namespace: Option<String>,
+        /// Only of this kind
+        #[arg(long, value_name = "KIND", value_parser = alert_kinds())]
+        kind: Option<String>,
         /// Those that are over too
         #[arg(long)]
         all: bool,
@@ -93,6 +101,11 @@ pub(crate) enum Get {
         #[command(flatten)]
         listing: Listing,
     },
+}
+
+fn alert_kinds() -> PossibleValuesParser {
+    let kinds = AlertKind::ALL.iter().map(|kind| kind.as_str());
+    PossibleValuesParser::new(kinds)
 }
 
 /// Options of every list.

@@ -170,7 +170,8 @@ pub(crate) fn resource(what: &args::Resource) -> Result<(), Failure> {
             show(asking, &answer)
         }
         args::Resource::Get { name, asking } => {
-            let all: Vec<Resource> = asking.target.find()?.get("/api/v1/resources", &[])?;
+            let client = asking.target.find()?;
+            let all: Vec<Resource> = client.list_all("/api/v1/resources", &[])?;
             let known: Vec<&str> = all.iter().map(|r| r.resource.as_str()).collect();
             match all.iter().find(|resource| resource.resource == *name) {
                 Some(resource) => show(asking, resource),

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use protocol::WallMs;
 use protocol::api::{Agent, Alert, AuditEntry, Job, Resource, Run};
-use protocol::{JobName, WallMs};
 
 use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
@@ -13,9 +13,6 @@ use crate::failure::Failure;
 use crate::output::{Page, Room};
 use crate::paint::{Tone, toned};
 use crate::text::{LINE_WIDTH, Table, printable, wrap};
-
-/// Most alerts that can be asked for.
-const ALERTS_MAX: usize = 1000;
 
 pub(crate) fn get(what: &Get) -> Result<(), Failure> {
     match what {
@@ -55,18 +52,25 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             })
         }
         Get::Agents { listing } => show(listing, |client| {
-            let agents: Vec<Agent> = client.get("/api/v1/agents", &[])?;
+            let agents: Vec<Agent> = client.list_all("/api/v1/agents", &[])?;
             let none = "no agents: none has ever attached";
             Ok(list(listing, &agents, agents_table, none))
         }),
         Get::Alerts {
             job,
+            namespace,
+            kind,
             all,
             limit,
             listing,
-        } => show(listing, |client| {
-            alerts(client, listing, job.as_ref(), *all, *limit)
-        }),
+        } => {
+            let mut query = Query::default();
+            query.add("job", job.as_ref());
+            query.add("namespace", namespace.as_ref());
+            query.add("kind", kind.as_ref());
+            query.add("all", all.then_some(true));
+            show(listing, |client| alerts(client, listing, &query, *limit))
+        }
         Get::Audit {
             job,
             run,
@@ -89,7 +93,7 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             })
         }
         Get::Resources { listing } => show(listing, |client| {
-            let resources: Vec<Resource> = client.get("/api/v1/resources", &[])?;
+            let resources: Vec<Resource> = client.list_all("/api/v1/resources", &[])?;
             let none = "no resources: make one with `matins resource set NAME CAPACITY`";
             Ok(list(listing, &resources, |r, _| resources_table(r), none))
         }),
@@ -157,27 +161,16 @@ fn jobs(client: &Client, listing: &Listing, query: &Query, limit: Limit) -> Resu
 fn alerts(
     client: &Client,
     listing: &Listing,
-    job: Option<&JobName>,
-    all: bool,
+    query: &Query,
     limit: Limit,
 ) -> Result<Page, Failure> {
     let rows_max = limit.rows as usize;
-    // Those of one job are chosen here, from as many as there are to have; otherwise one beyond
-    // what is shown says whether there are more.
-    let asked = match job {
-        Some(_) => ALERTS_MAX,
-        None => ALERTS_MAX.min(rows_max + 1),
-    };
-    let query = [("limit", asked.to_string()), ("all", all.to_string())];
-    let mut alerts: Vec<Alert> = client.get("/api/v1/alerts", &query)?;
-    let is_capped = alerts.len() == ALERTS_MAX;
-    alerts.retain(|alert| job.is_none() || alert.job.as_ref() == job);
-    let more = alerts.len() > rows_max || is_capped;
-    alerts.truncate(rows_max);
+    let (alerts, more) = client.list::<Alert>("/api/v1/alerts", &query.0, rows_max)?;
     let format = listing.asking.output;
     let page = format.page(&alerts, |room| alerts_text(&alerts, room));
+    let has_all = query.0.iter().any(|(name, _)| *name == "all");
     Ok(match alerts.as_slice() {
-        [] if all => page.saying(format, "no alerts"),
+        [] if has_all => page.saying(format, "no alerts"),
         [] => page.saying(
             format,
             "no open alerts; --all shows those that are over too",

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::command::{Command, Grant, Unplaceable};
-use ledger::{Done, Refusal, ShardRow, ShardState};
+use ledger::{AgentRow, Done, Refusal, ShardRow, ShardState};
 use protocol::attempt::Work;
 use protocol::message::CoordinatorBody;
 use protocol::{AgentId, BootMs, Now, ResourceName, Rule, RunId, SessionId};
@@ -260,18 +260,28 @@ impl Core {
     pub fn hosts(&self, now: Now) -> impl Iterator<Item = Host> + '_ {
         self.set.agents.values().map(move |agent| Host {
             agent_id: agent.agent_id,
-            standing: match (agent.barred, agent.cordon) {
-                (Some(bar), _) => Standing::Barred(bar),
-                (None, Some(cordon)) => Standing::Cordoned(cordon),
-                (None, None) => self
-                    .fleet
-                    .session_of(agent.agent_id, now.boot)
-                    .map_or(Standing::Offline, Standing::Ready),
-            },
+            standing: self.standing(agent, now),
             slots: agent.slots,
             used: self.fleet.used(agent.agent_id),
             labels: Arc::clone(&agent.labels),
         })
+    }
+
+    /// How dispatch sees one agent now, if it is known here.
+    pub fn standing_of(&self, agent_id: AgentId, now: Now) -> Option<Standing> {
+        let agent = self.set.agents.get(&agent_id)?;
+        Some(self.standing(agent, now))
+    }
+
+    fn standing(&self, agent: &AgentRow, now: Now) -> Standing {
+        match (agent.barred, agent.cordon) {
+            (Some(bar), _) => Standing::Barred(bar),
+            (None, Some(cordon)) => Standing::Cordoned(cordon),
+            (None, None) => self
+                .fleet
+                .session_of(agent.agent_id, now.boot)
+                .map_or(Standing::Offline, Standing::Ready),
+        }
     }
 
     /// Why nothing that asks for this is placed now. Walks over all hosts: for people only.

@@ -8,17 +8,15 @@ use std::collections::BTreeMap;
 
 use jobs::Manifest;
 use protocol::attempt::Exit;
-use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
+use protocol::{AgentId, DurationMs, JobName, RunId, Token, WallMs, api};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::admission::read_waiting_words;
-use crate::codes::{Coded, coded, coded_option, named, named_option};
+use crate::codes::{Coded, coded, coded_option, named};
 use crate::command::{AlertKind, GapReason};
 use crate::pages::ROWS_MAX;
 use crate::rows::{JobRow, Namespace};
-use crate::tables::agent::list_agents;
 use crate::tables::job::{find_job_named, manifest_of, name_of};
-use crate::tables::resource::list_resources;
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
 
@@ -95,57 +93,6 @@ impl Answers<'_> {
             .optional()
     }
 
-    /// Agents by name. Whether one is offline only the leader's core knows.
-    pub(crate) fn agents(&self) -> rusqlite::Result<Vec<api::Agent>> {
-        let leased: BTreeMap<i64, u32> = self
-            .conn
-            .prepare_cached(
-                "SELECT agent_id, count(*) FROM shards INDEXED BY shards_leased
-                 WHERE agent_id IS NOT NULL GROUP BY agent_id",
-            )?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        let mut agents: Vec<api::Agent> = list_agents(self.conn)?
-            .into_iter()
-            .map(|agent| {
-                let state = match (agent.row.barred, agent.row.cordon, agent.row.session) {
-                    (Some(bar), ..) => bar.as_str(),
-                    (None, Some(cordon), _) => cordon.as_str(),
-                    (None, None, Some(_)) => "ready",
-                    (None, None, None) => "offline",
-                };
-                let reason = agent.why_out_of_service();
-                api::Agent {
-                    agent: agent.row.name,
-                    id: agent.row.agent_id,
-                    state: state.to_owned(),
-                    reason,
-                    slots: agent.row.slots,
-                    leased: leased.get(&agent.row.agent_id.0).copied().unwrap_or(0),
-                    labels: agent
-                        .row
-                        .labels
-                        .iter()
-                        .map(|l| l.as_str().to_owned())
-                        .collect(),
-                }
-            })
-            .collect();
-        agents.sort_by(|a, b| a.agent.cmp(&b.agent));
-        Ok(agents)
-    }
-
-    pub(crate) fn resources(&self) -> rusqlite::Result<Vec<api::Resource>> {
-        let resources = list_resources(self.conn)?.into_iter();
-        Ok(resources
-            .map(|row| api::Resource {
-                resource: row.name.as_str().to_owned(),
-                capacity: row.capacity,
-                in_use: row.in_use,
-            })
-            .collect())
-    }
-
     /// What an agent holds, by token.
     pub(crate) fn leases_of(&self, agent_id: AgentId) -> rusqlite::Result<Vec<api::AgentLease>> {
         self.conn
@@ -168,25 +115,6 @@ impl Answers<'_> {
                     cancelling: row.get(6)?,
                 })
             })?
-            .collect()
-    }
-
-    /// Alerts, those raised last first; of the cleared ones too, where `cleared`.
-    pub(crate) fn alerts(&self, cleared: bool, limit: u32) -> rusqlite::Result<Vec<api::Alert>> {
-        // The open ones are few; of all, the newest rows are looked at and no others.
-        let which = if cleared {
-            "ORDER BY l.alert_id DESC"
-        } else {
-            "WHERE l.cleared_at IS NULL ORDER BY l.last_at DESC, l.alert_id DESC"
-        };
-        self.conn
-            .prepare_cached(&format!(
-                "SELECT l.alert_id, l.at, l.kind, j.name, l.run_id, a.name, l.text, l.count,
-                    l.last_at, l.cleared_at, l.cleared_by
-                 FROM alerts l LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)
-                 {which} LIMIT ?1"
-            ))?
-            .query_map([limit.min(ROWS_MAX)], read_alert)?
             .collect()
     }
 
@@ -342,22 +270,6 @@ impl Answers<'_> {
             )?
             .query_row([token.0], read_attempt)
     }
-}
-
-fn read_alert(row: &Row<'_>) -> rusqlite::Result<api::Alert> {
-    Ok(api::Alert {
-        id: AlertId(row.get(0)?),
-        at: WallMs(row.get(1)?),
-        kind: coded::<AlertKind>(row, 2)?.word().to_owned(),
-        job: named_option(row, 3)?,
-        run: row.get::<_, Option<i64>>(4)?.map(RunId),
-        agent: named_option(row, 5)?,
-        text: row.get(6)?,
-        count: row.get(7)?,
-        last_at: Some(WallMs(row.get(8)?)),
-        cleared_at: row.get::<_, Option<i64>>(9)?.map(WallMs),
-        cleared_by: row.get(10)?,
-    })
 }
 
 /// As JSON; as plain text where it is damaged.

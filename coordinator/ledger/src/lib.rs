@@ -45,7 +45,7 @@ mod working_set;
 pub use command::{Command, Proposal};
 pub use lease_times::LeaseTimes;
 pub use outcome::{Change, Done, Outcome, Owed, PutKind, Refusal};
-pub use pages::{AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};
+pub use pages::{AlertFilter, AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jobs::Manifest;
-use protocol::{AgentId, JobName, RunId, WallMs, api};
+use protocol::{AgentId, AgentName, AlertId, JobName, ResourceName, RunId, WallMs, api};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::answers::Answers;
 use crate::lease_times::{self, LeaseTimes};
 use crate::outcome::Refusal;
-use crate::pages::{AuditFilter, JobFilter, Page, RunCursor, RunFilter};
+use crate::pages::{AlertFilter, AuditFilter, JobFilter, Page, RunCursor, RunFilter};
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
 
@@ -139,10 +139,14 @@ impl Reader {
     }
 
     /// Resources by name.
-    // The method alone is of one lifetime, and any is asked for.
-    #[allow(clippy::redundant_closure_for_method_calls)]
-    pub fn resources(&self) -> Result<Vec<api::Resource>, ReaderError> {
-        self.answer("listing resources", |answers| answers.resources())
+    pub fn resources(
+        &self,
+        after: Option<&ResourceName>,
+        limit: u32,
+    ) -> Result<Page<api::Resource, ResourceName>, ReaderError> {
+        self.answer("listing resources", |answers| {
+            answers.resources(after, limit)
+        })
     }
 
     /// What an agent holds, by token.
@@ -153,15 +157,22 @@ impl Reader {
     }
 
     /// Agents by name, `ready` where they have a session: whether one is silent the leader knows.
-    #[allow(clippy::redundant_closure_for_method_calls)] // the method fits one lifetime only
-    pub fn agents(&self) -> Result<Vec<api::Agent>, ReaderError> {
-        self.answer("listing agents", |answers| answers.agents())
+    pub fn agents(
+        &self,
+        after: Option<&AgentName>,
+        limit: u32,
+    ) -> Result<Page<api::Agent, AgentName>, ReaderError> {
+        self.answer("listing agents", |answers| answers.agents(after, limit))
     }
 
-    /// Open alerts, those raised last first; or all, the newest first. At most
-    /// [`ROWS_MAX`](crate::ROWS_MAX).
-    pub fn alerts(&self, cleared: bool, limit: u32) -> Result<Vec<api::Alert>, ReaderError> {
-        self.answer("listing alerts", |answers| answers.alerts(cleared, limit))
+    /// One agent, as [`Reader::agents`] shows it.
+    pub fn agent(&self, name: &AgentName) -> Result<Option<api::Agent>, ReaderError> {
+        self.answer("reading an agent", |answers| answers.agent(name))
+    }
+
+    /// Alerts, those opened last first.
+    pub fn alerts(&self, filter: &AlertFilter) -> Result<Page<api::Alert, AlertId>, ReaderError> {
+        self.answer("listing alerts", |answers| answers.alerts(filter))
     }
 
     /// When the leases were granted, told and ended that ended in [`from`, `until`).

@@ -1,27 +1,26 @@
 //! What a coordinator looks after, and how it is itself.
 
-use std::collections::BTreeMap;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use coordinator_core::clock::{Doubt, Verdict};
 use coordinator_core::dispatch::Standing;
 use coordinator_core::{Core, Request};
-use ledger::{AuditFilter, Cordon, Done, RunState};
+use ledger::command::AlertKind;
+use ledger::{AlertFilter, AuditFilter, Cordon, Done, ROWS_MAX, RunState};
 use protocol::api::{
     Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
     CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
 };
 use protocol::{AgentId, AgentName, JobName, Now, RunId};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_AGENTS};
-use super::input::{AgentPath, AlertPath, Entity, Params, check_asker, check_limit};
+use super::input::{AgentPath, AlertPath, Entity, Namespace, Params, check_asker};
 use super::jobs::out_of_place;
-use super::pages::{self, Paged, place};
+use super::pages::{self, PageQuery, Paged, place};
 
 const ALERTS_DEFAULT: u32 = 100;
 
@@ -34,28 +33,55 @@ pub(super) struct AlertsQuery {
     /// Those that are cleared too.
     #[serde(default)]
     all: bool,
+    #[schemars(schema_with = "alert_kind")]
+    kind: Option<AlertKind>,
+    /// About this job and its runs, under its present name or one that it had before.
+    job: Option<JobName>,
+    /// About all jobs whose names begin with this namespace, and their runs.
+    namespace: Option<Namespace>,
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+fn alert_kind(_: &mut SchemaGenerator) -> Schema {
+    let words: Vec<&str> = AlertKind::ALL.iter().map(|kind| kind.as_str()).collect();
+    json_schema!({ "type": "string", "enum": words })
 }
 
 /// `GET /api/v1/agents`: every agent that ever attached, by name.
-pub(super) async fn agents(State(api): State<Api>) -> Result<Json<Vec<Agent>>, ApiError> {
-    Ok(Json(read_agents(&api, "listing the agents").await?))
+pub(super) async fn agents(
+    State(api): State<Api>,
+    uri: Uri,
+    Params(query): Params<PageQuery>,
+) -> Result<Paged<Agent>, ApiError> {
+    let what = "listing the agents";
+    let (after, limit) = query.read::<AgentName>(what, ROWS_MAX)?;
+    let read = move |reader: &ledger::Reader| reader.agents(after.as_ref(), limit);
+    let mut page = api.readers.read(what, read).await?;
+    tell_standings(&api, what, &mut page.rows).await?;
+    Ok(Paged::of(&uri, page))
 }
 
-async fn read_agents(api: &Api, what: &str) -> Result<Vec<Agent>, ApiError> {
-    let mut agents = api.readers.read(what, ledger::Reader::agents).await?;
+/// Puts in what only the leader knows of these agents.
+async fn tell_standings(api: &Api, what: &str, agents: &mut [Agent]) -> Result<(), ApiError> {
+    let ids: Vec<AgentId> = agents.iter().map(|agent| agent.id).collect();
+    let look = move |core: &Core, now| -> Vec<_> {
+        let standings = ids.into_iter().map(|id| core.standing_of(id, now));
+        standings.collect()
+    };
     let standings = api
         .engine
-        .ask(standings)
+        .ask(look)
         .await
         .map_err(|error| ApiError::asking(what, &error))?;
-    for agent in &mut agents {
+    for (agent, standing) in agents.iter_mut().zip(standings) {
         // One that is in the ledger and not yet in the core has only just attached.
-        let standing = standings.get(&agent.id).copied();
-        standing.unwrap_or("offline").clone_into(&mut agent.state);
+        standing
+            .map_or("offline", word)
+            .clone_into(&mut agent.state);
     }
-    Ok(agents)
+    Ok(())
 }
 
 /// `GET /api/v1/agents/{name}`: with what runs there, and what would become of it.
@@ -68,11 +94,13 @@ pub(super) async fn agent(
 }
 
 async fn detail(api: &Api, what: &str, name: &AgentName) -> Result<AgentDetail, ApiError> {
-    let found = read_agents(api, what).await?;
-    let Some(agent) = found.into_iter().find(|agent| agent.agent == *name) else {
+    let wanted = name.clone();
+    let read = move |reader: &ledger::Reader| reader.agent(&wanted);
+    let Some(mut agent) = api.readers.read(what, read).await? else {
         let why = format!("no host of the name {name} has ever attached");
         return Err(ApiError::not_found(what, why, LIST_AGENTS));
     };
+    tell_standings(api, what, std::slice::from_mut(&mut agent)).await?;
     let id = agent.id;
     let read = move |reader: &ledger::Reader| reader.leases_of(id);
     let leases = api.readers.read(what, read).await?;
@@ -188,13 +216,7 @@ pub(super) const STATES: &[&str] = &[
     "revoked",
 ];
 
-pub(super) fn standings(core: &Core, now: Now) -> BTreeMap<AgentId, &'static str> {
-    core.hosts(now)
-        .map(|host| (host.agent_id, word(host.standing)))
-        .collect()
-}
-
-const fn word(standing: Standing) -> &'static str {
+pub(super) const fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::Ready(_) => "ready",
         Standing::Offline => "offline",
@@ -203,16 +225,23 @@ const fn word(standing: Standing) -> &'static str {
     }
 }
 
-/// `GET /api/v1/alerts`: the open ones, those raised last first; with `all`, the cleared ones too,
-/// the newest first.
+/// `GET /api/v1/alerts`: those that are open, the newest first; with `all`, the cleared ones too.
 pub(super) async fn alerts(
     State(api): State<Api>,
+    uri: Uri,
     Params(query): Params<AlertsQuery>,
-) -> Result<Json<Vec<Alert>>, ApiError> {
+) -> Result<Paged<Alert>, ApiError> {
     let what = "listing the alerts";
-    let limit = check_limit(what, query.limit.unwrap_or(ALERTS_DEFAULT), "ask for fewer")?;
-    let read = move |reader: &ledger::Reader| reader.alerts(query.all, limit);
-    Ok(Json(api.readers.read(what, read).await?))
+    let filter = AlertFilter {
+        cleared: query.all,
+        kind: query.kind,
+        job: query.job,
+        namespace: query.namespace.map(Into::into),
+        before: place(what, query.cursor.as_deref())?,
+        limit: pages::limit(what, query.limit, ALERTS_DEFAULT)?,
+    };
+    let read = move |reader: &ledger::Reader| reader.alerts(&filter);
+    Ok(Paged::of(&uri, api.readers.read(what, read).await?))
 }
 
 /// `POST /api/v1/alerts/{id}/clear`

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use super::Api;
 use super::error::{ApiError, LIST_JOBS};
 use super::input::{Entity, Expected, JobPath, Namespace, Params, Tagged, check_asker};
-use super::pages::{self, Paged, place};
+use super::pages::{self, PageQuery, Paged, place};
 use crate::engine::AskError;
 use crate::narrate::kind_word;
 
@@ -34,15 +34,6 @@ pub(super) struct ListQuery {
     namespace: Option<Namespace>,
     /// Only those that a person has paused, or only the others.
     paused: Option<bool>,
-    #[schemars(range(min = 1, max = 1000))]
-    limit: Option<u32>,
-    cursor: Option<String>,
-}
-
-/// Query of `GET /api/v1/jobs/{namespace}/{name}/gaps`.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct GapsQuery {
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
     cursor: Option<String>,
@@ -76,11 +67,10 @@ pub(super) async fn gaps(
     State(api): State<Api>,
     uri: Uri,
     JobPath(name): JobPath,
-    Params(query): Params<GapsQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Paged<Gap>, ApiError> {
     let what = format!("listing the gaps of {name}");
-    let before = place(&what, query.cursor.as_deref())?;
-    let limit = pages::limit(&what, query.limit, GAPS_DEFAULT)?;
+    let (before, limit) = query.read(&what, GAPS_DEFAULT)?;
     let job = name.clone();
     let read = move |reader: &ledger::Reader| reader.gaps(&job, before, limit);
     match api.readers.read(&what, read).await? {

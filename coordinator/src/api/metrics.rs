@@ -69,8 +69,8 @@ impl Present {
     fn of(core: &Core, now: Now) -> Present {
         let set = core.working_set();
         let mut agents: BTreeMap<_, _> = fleet::STATES.iter().map(|state| (*state, 0)).collect();
-        for state in fleet::standings(core, now).into_values() {
-            *agents.entry(state).or_default() += 1;
+        for host in core.hosts(now) {
+            *agents.entry(fleet::word(host.standing)).or_default() += 1;
         }
         Present {
             leads: core.epoch().is_some(),

@@ -9,9 +9,9 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use ledger::{Page, RunCursor};
-use protocol::{JobName, RunId, WallMs};
+use protocol::{AgentName, AlertId, JobName, ResourceName, RunId, WallMs};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::describe::{Answer, Draft, Input};
 use super::error::ApiError;
@@ -21,6 +21,27 @@ use super::input::check_limit;
 pub(super) trait Place: Sized {
     fn write(&self) -> String;
     fn read(text: &str) -> Option<Self>;
+}
+
+/// Query of a list that has no filter.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+impl PageQuery {
+    /// Where the page begins, and how many rows it may have.
+    pub(super) fn read<P: Place>(
+        &self,
+        what: &str,
+        default: u32,
+    ) -> Result<(Option<P>, u32), ApiError> {
+        let place = place(what, self.cursor.as_deref())?;
+        Ok((place, limit(what, self.limit, default)?))
+    }
 }
 
 /// One page of a list.
@@ -122,25 +143,22 @@ impl Place for RunCursor {
     }
 }
 
-impl Place for JobName {
-    fn write(&self) -> String {
-        self.to_string()
-    }
+/// Places that are written as their own text is.
+macro_rules! written_as_itself {
+    ($($place:ty),+) => {
+        $(impl Place for $place {
+            fn write(&self) -> String {
+                self.to_string()
+            }
 
-    fn read(text: &str) -> Option<JobName> {
-        text.parse().ok()
-    }
+            fn read(text: &str) -> Option<$place> {
+                text.parse().ok()
+            }
+        })+
+    };
 }
 
-impl Place for i64 {
-    fn write(&self) -> String {
-        self.to_string()
-    }
-
-    fn read(text: &str) -> Option<i64> {
-        text.parse().ok()
-    }
-}
+written_as_itself!(JobName, AgentName, ResourceName, AlertId, i64);
 
 #[cfg(test)]
 mod tests {

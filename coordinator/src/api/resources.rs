@@ -2,19 +2,28 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::Uri;
 use coordinator_core::Request;
-use ledger::Done;
+use ledger::{Done, ROWS_MAX};
+use protocol::ResourceName;
 use protocol::api::{DeleteResourceAnswer, DeleteResourceRequest, PutResourceRequest, Resource};
 
 use super::Api;
 use super::error::ApiError;
-use super::input::{Entity, ResourcePath, check_asker};
+use super::input::{Entity, Params, ResourcePath, check_asker};
 use super::jobs::out_of_place;
+use super::pages::{PageQuery, Paged};
 
 /// `GET /api/v1/resources`: by name.
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Vec<Resource>>, ApiError> {
-    let read = ledger::Reader::resources;
-    Ok(Json(api.readers.read("listing the resources", read).await?))
+pub(super) async fn list(
+    State(api): State<Api>,
+    uri: Uri,
+    Params(query): Params<PageQuery>,
+) -> Result<Paged<Resource>, ApiError> {
+    let what = "listing the resources";
+    let (after, limit) = query.read::<ResourceName>(what, ROWS_MAX)?;
+    let read = move |reader: &ledger::Reader| reader.resources(after.as_ref(), limit);
+    Ok(Paged::of(&uri, api.readers.read(what, read).await?))
 }
 
 /// `PUT /api/v1/resources/{name}`

@@ -239,7 +239,7 @@ fn about_the_fleet(routes: Routes) -> Routes {
             fleet::alerts,
             says(
                 "list_alerts",
-                "Open alerts, those raised last first; with `all`, the cleared ones too.",
+                "Open alerts, newest first; with `all`, the cleared ones too.",
             ),
         )
         .serve(

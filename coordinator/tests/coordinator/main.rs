@@ -12,6 +12,7 @@ mod hostile;
 mod house;
 mod lifecycle;
 mod outputs;
+mod pages;
 mod requests;
 mod slow;
 mod watched;

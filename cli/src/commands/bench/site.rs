@@ -216,7 +216,7 @@ impl Site {
         }
         let client = self.client()?;
         self.wait_for("agents that have attached", |_| {
-            let agents: Vec<Agent> = client.get("/api/v1/agents", &[])?;
+            let agents: Vec<Agent> = client.list_all("/api/v1/agents", &[])?;
             let ready = agents.iter().filter(|agent| agent.state == "ready");
             Ok(ready.count() == count as usize)
         })

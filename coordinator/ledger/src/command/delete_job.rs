@@ -58,7 +58,6 @@ mod tests {
     use protocol::{RunId, WallMs};
 
     use super::*;
-    use crate::codes::Coded;
     use crate::command::{AlertKind, RaiseAlert};
     use crate::testing::{Bed, MINUTE, attach, end, finish, run_at};
 

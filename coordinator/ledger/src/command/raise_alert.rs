@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
+use crate::codes::Coded;
 use crate::outcome::Done;
 use crate::tables::record::On;
 
@@ -53,6 +54,8 @@ pub enum AlertKind {
 }
 
 impl AlertKind {
+    pub const ALL: &'static [AlertKind] = <AlertKind as Coded>::ALL;
+
     pub const fn as_str(self) -> &'static str {
         match self {
             AlertKind::UnreadableJob => "unreadable_job",

@@ -40,12 +40,7 @@ impl JobFilter {
     fn walk(&self) -> Walk {
         let mut key = Conditions::default();
         if let Some(namespace) = &self.namespace {
-            // `0` comes right after `/`.
-            let bounds = [
-                format!("{namespace}/").into(),
-                format!("{namespace}0").into(),
-            ];
-            key.and("n.name > ? AND n.name < ?", bounds);
+            key.of_namespace("n.name", namespace);
         }
         if let Some(after) = &self.after {
             key.and("n.name > ?", [after.as_str().to_owned().into()]);

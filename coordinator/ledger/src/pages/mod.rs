@@ -6,7 +6,9 @@
 //! costs about the same with a thousand rows and with a million, without an index that every fire
 //! would have to keep up.
 
+mod alerts;
 mod audit;
+mod fleet;
 mod gaps;
 mod jobs;
 mod runs;
@@ -14,6 +16,7 @@ mod runs;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
+pub use alerts::AlertFilter;
 pub use audit::AuditFilter;
 pub use jobs::JobFilter;
 pub use runs::{RunCursor, RunFilter};
@@ -83,6 +86,16 @@ impl Conditions {
     fn and(&mut self, sql: impl Into<String>, values: impl IntoIterator<Item = Value>) {
         self.sql.push(sql.into());
         self.values.extend(values);
+    }
+
+    /// That `name`, of a job, begins with this namespace.
+    fn of_namespace(&mut self, name: &str, namespace: &str) {
+        // `0` comes right after `/`.
+        let bounds = [
+            format!("{namespace}/").into(),
+            format!("{namespace}0").into(),
+        ];
+        self.and(format!("{name} > ? AND {name} < ?"), bounds);
     }
 
     fn sql(&self) -> String {

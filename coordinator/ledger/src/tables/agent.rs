@@ -64,10 +64,10 @@ pub(crate) struct Session {
     pub(crate) ended_at: Option<WallMs>,
 }
 
-const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, labels, \
+pub(crate) const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, labels, \
      barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns";
 
-fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
+pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
     let cordon = coded_option(row, 9)?;
     let cordoned = cordon.map(|_: Cordon| -> rusqlite::Result<Cordoned> {
         let (by, reason) = (row.get(10)?, row.get(11)?);

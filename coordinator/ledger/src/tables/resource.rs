@@ -21,7 +21,9 @@ pub(crate) fn write_units(units: &[(ResourceName, u32)]) -> Option<String> {
     (!units.is_empty()).then(json)
 }
 
-fn read_resource(row: &Row<'_>) -> rusqlite::Result<ResourceRow> {
+pub(crate) const RESOURCE_COLUMNS: &str = "name, capacity, in_use";
+
+pub(crate) fn read_resource(row: &Row<'_>) -> rusqlite::Result<ResourceRow> {
     Ok(ResourceRow {
         name: named(row, 0)?,
         capacity: row.get(1)?,
@@ -31,15 +33,19 @@ fn read_resource(row: &Row<'_>) -> rusqlite::Result<ResourceRow> {
 
 /// By name.
 pub(crate) fn list_resources(conn: &Connection) -> rusqlite::Result<Vec<ResourceRow>> {
-    conn.prepare_cached("SELECT name, capacity, in_use FROM resources ORDER BY name")?
-        .query_map([], read_resource)?
-        .collect()
+    conn.prepare_cached(&format!(
+        "SELECT {RESOURCE_COLUMNS} FROM resources ORDER BY name"
+    ))?
+    .query_map([], read_resource)?
+    .collect()
 }
 
 fn find_resource(conn: &Connection, name: &ResourceName) -> rusqlite::Result<Option<ResourceRow>> {
-    conn.prepare_cached("SELECT name, capacity, in_use FROM resources WHERE name = ?1")?
-        .query_row([name.as_str()], read_resource)
-        .optional()
+    conn.prepare_cached(&format!(
+        "SELECT {RESOURCE_COLUMNS} FROM resources WHERE name = ?1"
+    ))?
+    .query_row([name.as_str()], read_resource)
+    .optional()
 }
 
 /// Refuses a manifest whose shards ask for what there is not, or for more than there ever is.

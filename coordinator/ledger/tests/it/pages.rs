@@ -1,6 +1,6 @@
 //! Lists by page: whatever is asked for, the pages together are the whole list.
 
-use ledger::command::{Grant, PutJob, Settlement};
+use ledger::command::{Grant, PutJob, PutResource, Settlement};
 use ledger::{
     AuditFilter, Command, Done, JobFilter, Page, Reader, RunCursor, RunFilter, RunState, Store,
 };
@@ -166,4 +166,51 @@ fn the_audit_is_paged_and_filtered() {
     assert_eq!(list(&|f| f.job = Some(name("t/b"))), ["t/b"]);
     assert!(list(&|f| f.by = Some("nobody".to_owned())).is_empty());
     assert!(list(&|f| f.run = Some(RunId(1))).is_empty());
+}
+
+#[test]
+fn agents_and_resources_are_paged_by_their_names() {
+    let (mut store, reader, _directory) = store();
+    for (resource, capacity) in [("db", 3), ("api", 1), ("licences", 7)] {
+        let put = PutResource {
+            name: resource.parse().unwrap(),
+            capacity,
+            by: "ada".to_owned(),
+        };
+        ok(&mut store, at(1, Command::PutResource(put)));
+    }
+    for host in ["h2", "h10", "h1"] {
+        crate::reading::attach_host(&mut store, host);
+    }
+    for limit in [1, 2, 3, 9] {
+        let (mut agents, mut after) = (Vec::new(), None);
+        loop {
+            let page = reader.agents(after.as_ref(), limit).unwrap();
+            agents.extend(page.rows.iter().map(|agent| agent.agent.to_string()));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(agents, ["h1", "h10", "h2"], "{limit} a page");
+        let (mut resources, mut after) = (Vec::new(), None);
+        loop {
+            let page = reader.resources(after.as_ref(), limit).unwrap();
+            let shown = page.rows.into_iter().map(|r| (r.resource, r.capacity));
+            resources.extend(shown);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let known = [("api", 1), ("db", 3), ("licences", 7)];
+        assert_eq!(
+            resources,
+            known.map(|(name, capacity)| (name.to_owned(), capacity)),
+            "{limit} a page"
+        );
+    }
+    let one = |name: &str| reader.agent(&name.parse().unwrap()).unwrap();
+    assert_eq!(one("h10").unwrap().agent.as_str(), "h10");
+    assert_eq!(one("h3"), None);
 }

@@ -7,10 +7,12 @@ use ledger::command::{
     AlertKind, AttachAgent, ClearAlert, DeleteJob, Finish, Grant, On, PutJob, RaiseAlert,
     Settlement,
 };
-use ledger::{Command, Done, JobFilter, PutKind, Reader, ReaderError, RunFilter, RunState, Store};
+use ledger::{
+    AlertFilter, Command, Done, JobFilter, PutKind, Reader, ReaderError, RunFilter, RunState, Store,
+};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::Incarnation;
-use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs};
+use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs, api};
 
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
 
@@ -31,8 +33,12 @@ fn on_disk() -> OnDisk {
 }
 
 pub(crate) fn attach(store: &mut Store) -> (AgentId, SessionId) {
+    attach_host(store, "h1")
+}
+
+pub(crate) fn attach_host(store: &mut Store, host: &str) -> (AgentId, SessionId) {
     let attach = AttachAgent {
-        name: "h1".parse().unwrap(),
+        name: host.parse().unwrap(),
         boot_id: "boot".to_owned(),
         agent: Incarnation(1),
         supervisor: Incarnation(2),
@@ -255,7 +261,7 @@ fn a_run_is_told_with_everything_that_happened_to_it() {
             .unwrap()
     };
     assert_eq!((found(1), found(2)), (Some(RunId(1)), None));
-    let agents = reader.agents().unwrap();
+    let agents = reader.agents(None, 9).unwrap().rows;
     assert_eq!((agents[0].leased, agents[0].slots), (1, 8));
     assert_eq!(agents[0].state, "ready");
 }
@@ -288,23 +294,24 @@ fn a_job_is_told_with_its_manifest_and_its_newest_run() {
 }
 
 #[test]
-fn alerts_come_newest_first() {
+fn alerts_come_by_when_they_were_opened_and_are_chosen_by_what_they_are_about() {
     let OnDisk {
         mut store,
         path,
         _directory,
     } = on_disk();
-    for (minute, kind, text) in [
-        (1, AlertKind::ClockBehind, "one"),
-        (2, AlertKind::CertificateEnds, "two"),
-        (3, AlertKind::FlappingLeader, "three"),
-        (4, AlertKind::ClockBehind, "one again"),
+    for job in ["t/a", "t/b", "u/c"] {
+        ok(&mut store, put(manifest(job, 1, "queue", true)));
+    }
+    for (minute, kind, on, text) in [
+        (1, AlertKind::ClockBehind, On::All, "one"),
+        (2, AlertKind::GivenUp, On::Job(JobId(1)), "two"),
+        (3, AlertKind::GivenUp, On::Job(JobId(2)), "three"),
+        (4, AlertKind::UnreadableJob, On::Job(JobId(3)), "four"),
+        (5, AlertKind::ClockBehind, On::All, "one again"),
     ] {
-        let alert = RaiseAlert {
-            kind,
-            on: On::All,
-            text: text.to_owned(),
-        };
+        let text = text.to_owned();
+        let alert = RaiseAlert { kind, on, text };
         ok(&mut store, at(minute, Command::RaiseAlert(alert)));
     }
     let clear = ClearAlert {
@@ -312,21 +319,109 @@ fn alerts_come_newest_first() {
         by: "ada".to_owned(),
         reason: "known".to_owned(),
     };
-    ok(&mut store, at(5, Command::ClearAlert(clear)));
+    ok(&mut store, at(6, Command::ClearAlert(clear)));
     let reader = Reader::open(&path).unwrap();
-    let texts = |cleared, limit| -> Vec<String> {
-        let alerts = reader.alerts(cleared, limit).unwrap();
-        alerts.into_iter().map(|alert| alert.text).collect()
+    let list = |filter: &AlertFilter, limit| -> Vec<api::Alert> {
+        let mut filter = AlertFilter {
+            limit,
+            ..filter.clone()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = reader.alerts(&filter).unwrap();
+            assert!(page.rows.len() <= limit as usize);
+            found.extend(page.rows);
+            match page.next {
+                Some(next) => filter.before = Some(next),
+                None => return found,
+            }
+        }
     };
-    assert_eq!(texts(false, 9), ["one again", "three"]);
-    assert_eq!(texts(false, 1), ["one again"]);
-    assert_eq!(texts(true, 9), ["three", "two", "one again"]);
-    let alerts = reader.alerts(true, 9).unwrap();
-    assert_eq!(alerts[0].kind, "flapping_leader");
-    assert_eq!(alerts[1].cleared_by.as_deref(), Some("ada"));
-    let again = &alerts[2];
+    let open = AlertFilter::default;
+    let all = || AlertFilter {
+        cleared: true,
+        ..open()
+    };
+    let of_kind = |kind, filter| AlertFilter {
+        kind: Some(kind),
+        ..filter
+    };
+    let of_job = |job, filter| AlertFilter {
+        job: Some(name(job)),
+        ..filter
+    };
+    let of_namespace = |namespace: &str, filter| AlertFilter {
+        namespace: Some(namespace.to_owned()),
+        ..filter
+    };
+    let given_up = AlertKind::GivenUp;
+    for (filter, expected) in [
+        (open(), &["four", "three", "one again"][..]),
+        (all(), &["four", "three", "two", "one again"]),
+        (of_kind(given_up, open()), &["three"]),
+        (of_kind(given_up, all()), &["three", "two"]),
+        (of_kind(AlertKind::BacklogOld, all()), &[]),
+        (of_job("t/a", open()), &[]),
+        (of_job("t/a", all()), &["two"]),
+        (of_job("t/none", all()), &[]),
+        (of_namespace("t", open()), &["three"]),
+        (of_namespace("t", all()), &["three", "two"]),
+        (of_namespace("u", all()), &["four"]),
+        (
+            of_namespace("t", of_kind(AlertKind::UnreadableJob, all())),
+            &[],
+        ),
+    ] {
+        for limit in [1, 3, 9] {
+            let texts: Vec<String> = list(&filter, limit).into_iter().map(|a| a.text).collect();
+            assert_eq!(texts, expected, "{filter:?}, {limit} a page");
+        }
+    }
+    let alerts = list(&all(), 9);
+    assert_eq!(alerts[0].kind, "unreadable_job");
+    assert_eq!(alerts[2].cleared_by.as_deref(), Some("ada"));
+    let again = &alerts[3];
     assert_eq!(again.count, 2);
-    assert_eq!(again.last_at, Some(WallMs(again.at.0 + 3 * MINUTE)));
+    assert_eq!(again.last_at, Some(WallMs(again.at.0 + 4 * MINUTE)));
+}
+
+/// One that is raised again while somebody turns the pages is still met once.
+#[test]
+fn an_alert_that_is_raised_again_keeps_its_place() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    let kinds = [
+        AlertKind::ClockBehind,
+        AlertKind::ClockHeld,
+        AlertKind::BacklogOld,
+    ];
+    let raise = |store: &mut Store, minute, kind| {
+        let (on, text) = (On::All, String::new());
+        let alert = RaiseAlert { kind, on, text };
+        ok(store, at(minute, Command::RaiseAlert(alert)));
+    };
+    for (minute, kind) in (1..).zip(kinds) {
+        raise(&mut store, minute, kind);
+    }
+    let reader = Reader::open(&path).unwrap();
+    let mut filter = AlertFilter {
+        limit: 1,
+        ..AlertFilter::default()
+    };
+    let mut met = Vec::new();
+    loop {
+        let page = reader.alerts(&filter).unwrap();
+        met.extend(page.rows.iter().map(|alert| alert.id));
+        raise(&mut store, 9, AlertKind::ClockBehind);
+        match page.next {
+            Some(next) => filter.before = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(met, [AlertId(3), AlertId(2), AlertId(1)]);
 }
 
 #[test]
