@@ -96,7 +96,11 @@ pub struct Run {
     pub nominal: Vec<String>,
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub state: RunState,
+    /// In words: why it is in this state; while it is `waiting`, what `waits_for` says.
     pub reason: Option<String>,
+    /// What must happen first, as it is now; while it is `waiting`, and only then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<RunWaits>,
     pub execution: u32,
     #[serde(with = "IdText::<ExecutionId>")]
     pub execution_id: ExecutionId,
@@ -114,6 +118,45 @@ pub struct Run {
     pub admitted_at: WallMs,
     #[serde(with = "Rfc3339OrNull")]
     pub ended_at: Option<WallMs>,
+}
+
+/// What a waiting run waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunWaits {
+    pub kind: RunWaitKind,
+    /// Whose run it is: the job's own, but for `after`.
+    pub job: JobName,
+    /// `null` where the other job has none for this fire yet.
+    #[serde(with = "IdOrNull::<RunId>")]
+    pub run: Option<RunId>,
+    /// Of that run.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub state: Option<RunState>,
+    /// Since when it has waited for something of this kind.
+    #[serde(with = "Rfc3339")]
+    pub since: WallMs,
+    /// When it is skipped if it has not started; `null` where its start deadline does not count
+    /// while it waits for this.
+    #[serde(with = "Rfc3339OrNull")]
+    pub until: Option<WallMs>,
+}
+
+/// What keeps a run from starting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RunWaitKind {
+    /// Another run of the job is live, or stands before it in the line.
+    Overlap,
+    /// A run of the job is being cancelled to make room for it.
+    Replaced,
+    /// The job's own fire before it.
+    Previous,
+    /// Another job's run.
+    After,
+    /// Older runs of the job that catch up.
+    CatchUpTurn,
 }
 
 /// A run with everything that happened to it.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ledger::{Blocker, Namespace, RunRow, RunState, Wait, WorkingSet};
+use ledger::{Blocker, Namespace, RunRow, RunState, WorkingSet};
 use protocol::attempt::Trigger;
 use protocol::{BootMs, DurationMs, JobId, Now, Rule, Rules, RunId, WallMs};
 
@@ -138,7 +138,7 @@ impl Waiting {
             job_id: run.job_id,
             fire_time: run.fire_time,
             on: wait.on,
-            skip_at: self.skip_at(run, wait, now),
+            skip_at: self.skip_at(run, now),
         };
         self.runs.insert(run.run_id, entry);
         self.skip_at
@@ -179,20 +179,14 @@ impl Waiting {
         };
     }
 
-    /// The start deadline counts from admission. For a run that catches up it counts while it waits
-    /// for a condition, and not for its turn or its place.
-    fn skip_at(&self, run: &RunRow, wait: Wait, now: Now) -> Option<BootMs> {
+    /// When its start deadline passes, if that counts while it waits for this.
+    fn skip_at(&self, run: &RunRow, now: Now) -> Option<BootMs> {
         if !self.rules.on(Rule::WaitingIsBounded) {
             return None;
         }
-        let length = run.start_deadline?;
-        let from = match run.trigger {
-            Trigger::CatchUp if !wait.on.is_condition() => return None,
-            Trigger::CatchUp => wait.since,
-            _ => run.admitted_at,
-        };
+        let (until, length) = (run.waits_until()?, run.start_deadline?);
         // The wall clock only says how much of it is left, which is never more than all of it.
-        Some(now.boot + (from + length - now.wall).clamp_to(length))
+        Some(now.boot + (until - now.wall).clamp_to(length))
     }
 
     /// A run that nobody could see before: of a new fire, or one that is carried out again.

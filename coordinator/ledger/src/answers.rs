@@ -15,7 +15,7 @@ use crate::admission::read_waiting_words;
 use crate::codes::{Coded, coded, coded_option, named};
 use crate::command::{AlertKind, GapReason};
 use crate::pages::ROWS_MAX;
-use crate::rows::{JobRow, Namespace};
+use crate::rows::{Blocker, JobRow, Namespace, RunRow, Wait};
 use crate::tables::job::{find_job_named, manifest_of, name_of};
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
@@ -215,9 +215,38 @@ impl Answers<'_> {
     }
 
     fn show(&self, run: &Run, job: JobName) -> rusqlite::Result<api::Run> {
-        let waits = run.row.waits.is_some();
-        let reason = waits.then(|| read_waiting_words(self.conn, run.row.run_id));
-        Ok(show(run, job, reason.transpose()?.flatten()))
+        let mut shown = show(run, job);
+        if let Some(wait) = run.row.waits {
+            shown.waits_for = Some(self.waits_of(&run.row, &shown.job, wait)?);
+            if shown.reason.is_none() {
+                shown.reason = read_waiting_words(self.conn, run.row.run_id)?;
+            }
+        }
+        Ok(shown)
+    }
+
+    fn waits_of(&self, row: &RunRow, job: &JobName, wait: Wait) -> rusqlite::Result<api::RunWaits> {
+        let kind = match wait.on {
+            Blocker::Overlap { .. } => api::RunWaitKind::Overlap,
+            Blocker::Replaced { .. } => api::RunWaitKind::Replaced,
+            Blocker::Previous { .. } => api::RunWaitKind::Previous,
+            Blocker::After { .. } => api::RunWaitKind::After,
+            Blocker::Turn { .. } => api::RunWaitKind::CatchUpTurn,
+        };
+        let job = match wait.on {
+            Blocker::After { job, .. } => name_of(self.conn, job)?,
+            _ => job.clone(),
+        };
+        let run = wait.on.run();
+        let other = run.map(|run| find_run(self.conn, run)).transpose()?;
+        Ok(api::RunWaits {
+            kind,
+            job,
+            run,
+            state: other.flatten().map(|other| other.row.state),
+            since: wait.since,
+            until: row.waits_until(),
+        })
     }
 
     fn executions(&self, run_id: RunId) -> rusqlite::Result<Vec<api::Execution>> {
@@ -311,7 +340,7 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)
     Ok((attempt, row.get::<_, Option<i64>>(15)?.map(Token)))
 }
 
-fn show(run: &Run, job: JobName, reason: Option<String>) -> api::Run {
+fn show(run: &Run, job: JobName) -> api::Run {
     let row = &run.row;
     api::Run {
         run: row.run_id,
@@ -321,7 +350,8 @@ fn show(run: &Run, job: JobName, reason: Option<String>) -> api::Run {
         fire_time: row.fire_time,
         nominal: row.nominal.clone(),
         state: row.state,
-        reason: row.reason.clone().or(reason),
+        reason: row.reason.clone(),
+        waits_for: None,
         execution: row.execution,
         execution_id: row.execution_id,
         trigger: row.trigger,

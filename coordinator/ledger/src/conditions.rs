@@ -228,7 +228,7 @@ fn read_found(row: &Row<'_>) -> rusqlite::Result<Found> {
 #[cfg(test)]
 mod tests {
     use protocol::attempt::AttemptOutcome;
-    use protocol::{AgentId, SessionId};
+    use protocol::{AgentId, SessionId, api};
 
     use super::*;
     use crate::command::{
@@ -464,6 +464,46 @@ mod tests {
             pair.bed.reason(run),
             format!("after: {before} of team/import is ready")
         );
+    }
+
+    /// What the API tells of a run that waits, but for its times.
+    fn told(bed: &Bed, run: RunId) -> (api::RunWaitKind, String, Option<RunId>, Option<RunState>) {
+        let row = bed.run(run);
+        let shown = bed.store.run(run).unwrap().unwrap().run;
+        let waits = shown.waits_for.unwrap();
+        assert_eq!(waits.since, row.waits.unwrap().since);
+        assert_eq!(waits.until, Some(row.admitted_at + DurationMs(MINUTE)));
+        assert_eq!(shown.reason, Some(bed.reason(run)));
+        (waits.kind, waits.job.to_string(), waits.run, waits.state)
+    }
+
+    #[test]
+    fn what_a_run_waits_for_is_told_as_data_too() {
+        let ready = Some(RunState::Ready);
+        let import = || "team/import".to_owned();
+        let mut pair = pair("after: [{ job: team/import, match: same_fire }]");
+        let run = pair.fire_on(pair.job, 5, "1970-01-01");
+        let kind = api::RunWaitKind::After;
+        assert_eq!(told(&pair.bed, run), (kind, import(), None, None));
+        let before = pair.fire_on(pair.import, 5, "1970-01-01");
+        assert_eq!(pair.judge(run), "waiting");
+        assert_eq!(told(&pair.bed, run), (kind, import(), Some(before), ready));
+        pair.end(before, "succeeded");
+        assert_eq!(pair.judge(run), "ready");
+        let shown = pair.bed.store.run(run).unwrap().unwrap().run;
+        assert_eq!(shown.waits_for, None);
+
+        for (policy, kind) in [
+            ("previous: succeeded", api::RunWaitKind::Previous),
+            ("overlap: queue", api::RunWaitKind::Overlap),
+        ] {
+            let mut bed = Bed::new();
+            let job = bed.job(policy);
+            let (first, _) = bed.fire(job, 1);
+            let (second, _) = bed.fire(job, 2);
+            let own = "team/job".to_owned();
+            assert_eq!(told(&bed, second), (kind, own, Some(first), ready));
+        }
     }
 
     #[test]

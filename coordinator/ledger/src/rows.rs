@@ -103,6 +103,21 @@ pub enum Blocker {
     Turn { run: RunId },
 }
 
+impl RunRow {
+    /// When it is skipped unless it has started by then. The start deadline counts from admission;
+    /// for a run that catches up it counts while it waits for a condition, and not for its turn or
+    /// its place.
+    pub fn waits_until(&self) -> Option<WallMs> {
+        let (wait, length) = (self.waits?, self.start_deadline?);
+        let from = match self.trigger {
+            Trigger::CatchUp if !wait.on.is_condition() => return None,
+            Trigger::CatchUp => wait.since,
+            _ => self.admitted_at,
+        };
+        Some(from + length)
+    }
+}
+
 impl Blocker {
     /// Whether it is a condition that the job's owner has set, which may never come true. The others
     /// pass by themselves, or are in a person's hands already.

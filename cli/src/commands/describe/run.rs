@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use chrono_tz::Tz;
-use protocol::api::{Attempt, RunDetail, Shard};
+use protocol::api::{Attempt, RunDetail, RunWaits, Shard};
 use protocol::attempt::{AttemptOutcome, Exit};
 use protocol::{DurationMs, RunState, WallMs};
 
@@ -42,6 +42,9 @@ fn facts(detail: &RunDetail, now: WallMs) -> String {
     let state = format!("{}, {} shards succeeded", run.state, shards_done(run));
     facts.add_state("state", &state);
     facts.add_some("reason", run.reason.as_deref());
+    if let Some(waits) = &run.waits_for {
+        facts.add("waits", &waiting(waits, now));
+    }
     if run.namespace != "scheduled" {
         facts.add("namespace", &run.namespace);
     }
@@ -71,6 +74,15 @@ fn facts(detail: &RunDetail, now: WallMs) -> String {
         facts.add("now", &what_to_do(detail));
     }
     facts.text
+}
+
+/// Since when it waits, and for how long yet.
+fn waiting(waits: &RunWaits, now: WallMs) -> String {
+    let since = format!("since {}, for {}", waits.since, rough(now - waits.since));
+    match waits.until {
+        Some(until) => format!("{since}; skipped unless it starts by {until}"),
+        None => since,
+    }
 }
 
 /// Where nothing ever began there is nothing to find out.
@@ -351,6 +363,8 @@ fn tails(detail: &RunDetail, room: Room, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use protocol::api::RunWaitKind;
+
     use super::*;
 
     #[test]
@@ -360,5 +374,29 @@ mod tests {
         let text = show(&detail, now, Room::Columns80);
         assert_eq!(text, include_str!("sample_run.txt"));
         assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    #[test]
+    fn a_run_that_waits_says_for_how_long_yet() {
+        let at = |text: &str| WallMs::parse_rfc3339(text).unwrap();
+        let mut detail: RunDetail = serde_json::from_str(include_str!("sample_run.json")).unwrap();
+        let mut waits = RunWaits {
+            kind: RunWaitKind::Previous,
+            job: detail.run.job.clone(),
+            run: None,
+            state: None,
+            since: at("2026-11-29T02:10:00Z"),
+            until: Some(at("2026-11-29T02:25:00Z")),
+        };
+        let now = at("2026-11-29T02:12:00Z");
+        let since = "since 2026-11-29T02:10:00Z, for 2m00s";
+        assert_eq!(
+            waiting(&waits, now),
+            format!("{since}; skipped unless it starts by 2026-11-29T02:25:00Z")
+        );
+        waits.until = None;
+        assert_eq!(waiting(&waits, now), since);
+        detail.run.waits_for = Some(waits);
+        assert!(show(&detail, now, Room::Columns80).contains(since));
     }
 }

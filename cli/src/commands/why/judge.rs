@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use protocol::api::{Attempt, RunDetail, Shard};
+use protocol::api::{Attempt, RunDetail, RunWaits, Shard};
 use protocol::attempt::{AttemptOutcome, Exit};
 use protocol::{DurationMs, RunId, RunState, WallMs};
 
@@ -270,12 +270,15 @@ fn under_way(detail: &RunDetail) -> Finding {
     let describe = advise(format!("matins describe {} --watch", run.run), "watch it");
     if run.state == RunState::Waiting {
         let reason = run.reason.as_deref().unwrap_or("no reason was noted");
+        let mut because = format!("it waits: {reason}");
         let mut advice = vec![describe];
-        if let Some(other) = named_run(reason) {
-            let command = format!("matins describe {other}");
-            advice.insert(0, advise(command, "see the run that it waits for"));
+        if let Some(waits) = &run.waits_for {
+            if let Some(until) = waits.until {
+                let _ = write!(because, "; it is skipped unless it starts by {until}");
+            }
+            advice.insert(0, look_at_other(waits));
         }
-        return finding(Verdict::UnderWay, format!("it waits: {reason}"), advice);
+        return finding(Verdict::UnderWay, because, advice);
     }
     let mut parts = vec![format!("{} shards succeeded", shards_done(run))];
     for (n, one, several, what) in [
@@ -298,6 +301,19 @@ fn under_way(detail: &RunDetail) -> Finding {
         "read what it prints",
     );
     finding(Verdict::UnderWay, parts.join(", "), vec![describe, follow])
+}
+
+fn look_at_other(waits: &RunWaits) -> Advice {
+    match waits.run {
+        Some(run) => advise(
+            format!("matins describe {run}"),
+            "see the run that it waits for",
+        ),
+        None => advise(
+            format!("matins describe {}", waits.job),
+            "see the job whose run it waits for",
+        ),
+    }
 }
 
 /// It has ended without success, or waits for a person.

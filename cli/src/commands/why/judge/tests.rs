@@ -237,10 +237,28 @@ fn a_time_with_a_run() {
             &|run| {
                 run["state"] = json!("waiting");
                 run["reason"] = json!("overlap: in line behind run-9");
+                run["waits_for"] = json!({
+                    "kind": "overlap", "job": "settlement/reconcile", "run": "run-9",
+                    "state": "running", "since": "2026-11-29T02:10:00Z",
+                    "until": "2026-11-29T02:25:00Z",
+                });
             },
             Verdict::UnderWay,
-            "behind run-9",
+            "behind run-9; it is skipped unless it starts by 2026-11-29T02:25:00Z",
             "matins describe run-9",
+        ),
+        (
+            &|run| {
+                run["state"] = json!("waiting");
+                run["reason"] = json!("after: team/import has no run for this fire yet");
+                run["waits_for"] = json!({
+                    "kind": "after", "job": "team/import", "run": null, "state": null,
+                    "since": "2026-11-29T02:10:00Z", "until": null,
+                });
+            },
+            Verdict::UnderWay,
+            "it waits: after: team/import has no run for this fire yet",
+            "matins describe team/import",
         ),
         (
             &|run| {
