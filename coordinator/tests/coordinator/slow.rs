@@ -93,6 +93,7 @@ fn ask_anew(coordinator: &Coordinator) -> Vec<Job> {
 
 /// Takes as many descriptors as this process may have. Whether they are enough; says so where they
 /// are not.
+#[allow(clippy::print_stderr)] // says why it is skipped
 fn has_descriptors() -> bool {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
