@@ -69,9 +69,7 @@ impl Catalogue {
     }
 
     /// Drops what the working set no longer holds.
-    pub(crate) fn keep_only(&mut self, kept: &BTreeMap<(JobId, u32), VersionRow>) {
-        if self.versions.len() > kept.len() {
-            self.versions.retain(|key, _| kept.contains_key(key));
-        }
+    pub(crate) fn forget(&mut self, key: (JobId, u32)) {
+        self.versions.remove(&key);
     }
 }

@@ -242,7 +242,6 @@ impl Core {
                 self.land(flight, outcome.result, now);
             }
         }
-        self.catalogue.keep_only(&self.set.versions);
         self.stir(now);
     }
 
@@ -436,7 +435,9 @@ impl Core {
             self.waiting
                 .follow(self.set.runs.get(&run.run_id), run, now);
         }
-        self.set.absorb(change);
+        if let Some(version) = self.set.absorb(change) {
+            self.catalogue.forget(version);
+        }
         self.queue.follow(&self.set, &self.catalogue, change, now);
         self.note_touched();
         match change {

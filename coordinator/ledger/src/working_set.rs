@@ -1,6 +1,7 @@
 //! What the scheduler keeps in memory: everything that is still open, and nothing that is not.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use protocol::{AgentId, Epoch, JobId, ResourceName, RunId};
 use rusqlite::Connection;
@@ -34,6 +35,8 @@ pub struct WorkingSet {
     pub agents: BTreeMap<AgentId, AgentRow>,
     pub resources: BTreeMap<ResourceName, ResourceRow>,
     tally: Tally,
+    /// How many open runs each version has, where it has any.
+    runs_of_version: BTreeMap<(JobId, u32), u32>,
 }
 
 /// How many of what is open are in each state.
@@ -46,16 +49,16 @@ pub struct Tally {
 }
 
 impl WorkingSet {
-    /// Takes over one changed row.
-    pub fn absorb(&mut self, change: &Change) {
+    /// Takes over one changed row. Answers with the version that has gone with it, if one has.
+    pub fn absorb(&mut self, change: &Change) -> Option<(JobId, u32)> {
         match change {
+            Change::Job(job) => return self.absorb_job(job),
+            Change::Run(run) if run.state.is_final() => return self.drop_run(run),
             Change::Epoch(epoch) => self.epoch = Some(*epoch),
-            Change::Job(job) => self.absorb_job(job),
             Change::Version(version) => {
                 self.versions
                     .insert((version.job_id, version.version), version.clone());
             }
-            Change::Run(run) if run.state.is_final() => self.drop_run(run),
             Change::Run(run) => self.put_run(run.clone()),
             Change::Shard(shard) => {
                 if self.runs.contains_key(&shard.run_id) {
@@ -73,6 +76,7 @@ impl WorkingSet {
                 self.resources.remove(name);
             }
         }
+        None
     }
 
     pub fn tally(&self) -> &Tally {
@@ -81,8 +85,21 @@ impl WorkingSet {
 
     fn put_run(&mut self, run: RunRow) {
         self.tally.count_run(run.state, Count::In);
+        let version = (run.job_id, run.version);
+        *self.runs_of_version.entry(version).or_default() += 1;
         if let Some(before) = self.runs.insert(run.run_id, run) {
-            self.tally.count_run(before.state, Count::Out);
+            self.count_out(&before);
+        }
+    }
+
+    fn count_out(&mut self, run: &RunRow) {
+        self.tally.count_run(run.state, Count::Out);
+        let version = (run.job_id, run.version);
+        if let Entry::Occupied(mut runs) = self.runs_of_version.entry(version) {
+            *runs.get_mut() -= 1;
+            if *runs.get() == 0 {
+                runs.remove();
+            }
         }
     }
 
@@ -99,20 +116,18 @@ impl WorkingSet {
             .map(|(_, shard)| shard)
     }
 
-    fn absorb_job(&mut self, job: &JobRow) {
+    fn absorb_job(&mut self, job: &JobRow) -> Option<(JobId, u32)> {
         let before = if job.deleted {
             self.jobs.remove(&job.job_id)
         } else {
             self.jobs.insert(job.job_id, job.clone())
         };
-        if let Some(before) = before {
-            self.prune_version(before.job_id, before.version);
-        }
+        before.and_then(|before| self.prune_version(before.job_id, before.version))
     }
 
-    fn drop_run(&mut self, run: &RunRow) {
+    fn drop_run(&mut self, run: &RunRow) -> Option<(JobId, u32)> {
         if let Some(before) = self.runs.remove(&run.run_id) {
-            self.tally.count_run(before.state, Count::Out);
+            self.count_out(&before);
         }
         let shards: Vec<_> = self
             .shards_of(run.run_id)
@@ -123,27 +138,18 @@ impl WorkingSet {
                 self.tally.count_shard(before.state, Count::Out);
             }
         }
-        self.prune_version(run.job_id, run.version);
+        self.prune_version(run.job_id, run.version)
     }
 
     /// Forgets a version that is neither in force nor of an open run.
-    fn prune_version(&mut self, job_id: JobId, version: u32) {
-        let in_force = self
-            .jobs
-            .get(&job_id)
-            .is_some_and(|job| job.version == version);
-        // The common case first: looking through all open runs after every fire and every end of
-        // a run would cost the square of a busy second.
-        if in_force {
-            return;
+    fn prune_version(&mut self, job_id: JobId, version: u32) -> Option<(JobId, u32)> {
+        let key = (job_id, version);
+        let job = self.jobs.get(&job_id);
+        let in_force = job.is_some_and(|job| job.version == version);
+        if in_force || self.runs_of_version.contains_key(&key) {
+            return None;
         }
-        let of_open_run = self
-            .runs
-            .values()
-            .any(|run| run.job_id == job_id && run.version == version);
-        if !of_open_run {
-            self.versions.remove(&(job_id, version));
-        }
+        self.versions.remove(&key).map(|_| key)
     }
 }
 
