@@ -182,7 +182,11 @@ impl Scheduler {
     /// Commits what the core proposes until it wants nothing more.
     fn settle(&mut self) -> Result<()> {
         loop {
-            while let Some(effect) = self.core.poll_effect() {
+            // The core concludes from what it has heard when it is polled.
+            let begun = Instant::now();
+            let effects: Vec<Effect> = std::iter::from_fn(|| self.core.poll_effect()).collect();
+            self.spent += begun.elapsed();
+            for effect in effects {
                 match effect {
                     Effect::Send { conn, message } => {
                         if let CoordinatorBody::Start { token, .. } = message.body {
@@ -198,11 +202,10 @@ impl Scheduler {
                     Effect::Close { .. } | Effect::StepDown => anyhow::bail!("{effect:?}"),
                 }
             }
-            let (mut ids, mut batch): (Vec<_>, Vec<Proposal>) = (Vec::new(), Vec::new());
-            while let Some((id, proposal)) = self.core.poll_proposal() {
-                ids.push(id);
-                batch.push(proposal);
-            }
+            let begun = Instant::now();
+            let proposals = std::iter::from_fn(|| self.core.poll_proposal());
+            let (ids, batch): (Vec<_>, Vec<Proposal>) = proposals.unzip();
+            self.spent += begun.elapsed();
             if batch.is_empty() {
                 return Ok(());
             }
