@@ -13,7 +13,8 @@
 //! | `week` | a machine room for a week |
 //! | `sequences` | the named orders of events, each proven by switching off its rule |
 //!
-//! `MATINS_SIM_SEEDS=n` draws n worlds instead of the usual number, `MATINS_SIM_SEED=s` replays one.
+//! `MATINS_SIM_SEEDS=n` draws n worlds instead of the usual number, beginning with seed
+//! `MATINS_SIM_FIRST=s`, and `MATINS_SIM_SEED=s` replays one.
 
 // Nobody but this program sees its items, and it talks to whoever runs it.
 #![allow(unreachable_pub, clippy::print_stdout)]

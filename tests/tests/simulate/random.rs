@@ -26,8 +26,9 @@ fn random() {
         return;
     }
     let seeds = number("MATINS_SIM_SEEDS").unwrap_or(SEEDS);
+    let first = number("MATINS_SIM_FIRST").unwrap_or(1);
     let mut totals = Totals::default();
-    for seed in 1..=seeds {
+    for seed in first..first + seeds {
         let (world, held) = live(World::new(seed, Rules::all(), false));
         totals.add(&world);
         if held.is_err() {
