@@ -136,6 +136,10 @@ fn put_back_into_service(world: &mut World) -> Held {
         w.leader()
             .is_some_and(|leader| leader.core.epoch().is_some())
     })?;
+    // Somebody may have asked a coordinator that stood still for one more host to be taken away.
+    world.run_until("every request is answered", 60_000, |w| {
+        w.unanswered.is_empty()
+    })?;
     let set = &world.truth.set;
     let asks = |version: &VersionRow| version.manifest.contains("\"ssd\"");
     if set.versions.values().any(asks) {
