@@ -61,7 +61,6 @@ simulate: ## Replay one seed of the simulation: make simulate SEED=n
 
 bench: ## Measure ledger, schedules and manifests on this machine
 	cargo bench -p tests --bench leases
-	cargo bench -p tests --bench fires
 	cargo bench -p tests --bench pages
 	cargo bench -p tests --bench costs
 	cargo run --release --quiet -p matins -- bench next
