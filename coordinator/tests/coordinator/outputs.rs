@@ -67,6 +67,16 @@ fn an_output_comes_raw_as_text_and_as_json_and_one_that_breaks_off_shows() {
     assert_eq!((lines[0].content.as_str(), lines[0].token), ("one", token));
     assert!(lines[1].base64 && lines[1].partial);
 
+    for (query, expected) in [
+        ("?offset=2", &b"e\n\x00\xff"[..]),
+        ("?limit=3", b"one"),
+        ("?offset=3&limit=2", b"\n\x00"),
+        ("?offset=6", b""),
+        ("?offset=5&limit=99", b"\xff"),
+    ] {
+        assert_eq!(bytes(query), expected, "{query}");
+    }
+
     let whole = printed(b"and then\n");
     for sent in [&whole[..whole.len() - 1], b"not a record\n"] {
         agent.has_output(token, sent, End::Orderly);
@@ -139,6 +149,8 @@ fn what_no_output_can_be_asked_for_is_refused() {
         "?stream=stdin",
         "?since=yesterday",
         "?tail=-1",
+        "?offset=-1",
+        "?limit=0",
         "?format=xml",
         "?follow=perhaps",
         "?flow=1",
@@ -146,4 +158,18 @@ fn what_no_output_can_be_asked_for_is_refused() {
         let answer = coordinator.call("GET", &format!("{path}{query}"), None);
         answer.refused(400, "invalid");
     }
+}
+
+/// Of an output that goes on no more is read than was asked for.
+#[test]
+fn a_span_of_what_is_followed_ends_with_its_last_byte() {
+    let house = House::new();
+    let (coordinator, agent, token, path) = running(&house);
+    agent.has_output(token, &printed(b"so far\n"), End::Open);
+    let query = "?follow=true&offset=3&limit=4";
+    let mut answer = ask(&coordinator, &format!("{path}{query}"));
+    assert_eq!(answer.body_mut().read_to_vec().unwrap(), b"far\n");
+    wait_for("the reader's going", || {
+        agent.readers().is_empty().then_some(())
+    });
 }

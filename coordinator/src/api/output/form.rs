@@ -41,18 +41,60 @@ pub(super) struct Source {
     pub(super) token: Token,
 }
 
+/// Which bytes of an output are wanted, as the attempt wrote them, whatever their form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Bytes yet to be passed over.
+    pub(super) offset: u64,
+    /// Bytes yet to come; `None` for all there are.
+    pub(super) limit: Option<u64>,
+}
+
+impl Span {
+    /// What of a record lies within. What Matins says of an output has no bytes of it, and comes
+    /// where those about it do.
+    fn cut<'a>(&mut self, record: Record<'a>) -> Option<Record<'a>> {
+        let bytes: usize = record.raw().iter().map(|piece| piece.len()).sum();
+        if record.stream == Stream::Matins {
+            return (self.offset == 0 && !self.is_over()).then_some(record);
+        }
+        let from = usize::try_from(self.offset).map_or(bytes, |offset| offset.min(bytes));
+        self.offset -= from as u64;
+        let rest = (bytes - from) as u64;
+        let taken = self.limit.map_or(rest, |limit| limit.min(rest));
+        self.limit = self.limit.map(|limit| limit - taken);
+        let to = from + usize::try_from(taken).expect("no more than what is left of a record");
+        if from == to {
+            return None;
+        }
+        let length = record.content.len();
+        Some(Record {
+            content: &record.content[from.min(length)..to.min(length)],
+            // Its line feed is beyond.
+            partial: record.partial || to < bytes,
+            ..record
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.limit == Some(0)
+    }
+}
+
 /// Turns records, which come in pieces, into the form that was asked for.
 pub(super) struct Former {
     form: Form,
+    span: Span,
     source: Source,
     /// A record whose end has not come yet.
     begun: Vec<u8>,
 }
 
 impl Former {
-    pub(super) fn new(form: Form, source: Source) -> Former {
+    pub(super) fn new(form: Form, span: Span, source: Source) -> Former {
         Former {
             form,
+            span,
             source,
             begun: Vec::new(),
         }
@@ -81,7 +123,15 @@ impl Former {
         self.begun.is_empty()
     }
 
-    fn say(&self, record: Record<'_>, out: &mut Vec<u8>) {
+    /// Whether nothing more of it is wanted.
+    pub(super) fn is_over(&self) -> bool {
+        self.span.is_over()
+    }
+
+    fn say(&mut self, record: Record<'_>, out: &mut Vec<u8>) {
+        let Some(record) = self.span.cut(record) else {
+            return;
+        };
         match self.form {
             Form::Raw => record
                 .raw()
@@ -150,6 +200,10 @@ mod tests {
     use super::*;
 
     fn formed(form: Form, records: &[u8], piece_bytes: usize) -> Option<String> {
+        formed_within(form, Span::default(), records, piece_bytes)
+    }
+
+    fn formed_within(form: Form, span: Span, records: &[u8], piece_bytes: usize) -> Option<String> {
         let source = Source {
             job: "t/a".parse().unwrap(),
             fire_time: WallMs(0),
@@ -157,7 +211,7 @@ mod tests {
             attempt: 2,
             token: Token(7),
         };
-        let mut former = Former::new(form, source);
+        let mut former = Former::new(form, span, source);
         let mut out = Vec::new();
         for piece in records.chunks(piece_bytes) {
             former.take(piece, &mut out)?;
@@ -211,6 +265,74 @@ mod tests {
             (lines[2].shard, lines[2].attempt, lines[2].token),
             (3, 2, Token(7))
         );
+    }
+
+    /// Every span of an output is what the same bytes of the whole are.
+    #[test]
+    fn a_span_is_cut_out_of_the_whole() {
+        let stamp = Stamp::from_micros(1);
+        let mut records = Vec::new();
+        for (partial, content) in [
+            (false, &b"one"[..]),
+            (false, b""),
+            (true, b"tw"),
+            (true, b"o"),
+        ] {
+            let stream = Stream::Stdout;
+            let record = Record {
+                stamp,
+                stream,
+                partial,
+                content,
+            };
+            record.write_to(&mut records);
+        }
+        let whole = "one\n\ntwo";
+        assert_eq!(formed(Form::Raw, &records, 3).unwrap(), whole);
+        for offset in 0..=whole.len() + 1 {
+            for limit in (1..=whole.len() + 1).map(Some).chain([None]) {
+                let span = Span {
+                    offset: offset as u64,
+                    limit: limit.map(|limit| limit as u64),
+                };
+                let from = offset.min(whole.len());
+                let to = limit.map_or(whole.len(), |limit| (from + limit).min(whole.len()));
+                let raw = formed_within(Form::Raw, span, &records, 3).unwrap();
+                assert_eq!(raw, whole[from..to], "{span:?}");
+                let json = formed_within(Form::Json, span, &records, 3).unwrap();
+                let lines = json
+                    .lines()
+                    .map(|line| -> OutputLine { serde_json::from_str(line).unwrap() });
+                let told: String = lines
+                    .map(|line| line.content + if line.partial { "" } else { "\n" })
+                    .collect();
+                assert_eq!(told, whole[from..to], "{span:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_matins_says_comes_where_the_bytes_about_it_do() {
+        let stamp = Stamp::from_micros(1);
+        let mut records = Vec::new();
+        for content in [&b"a"[..], b"b"] {
+            let (stream, partial) = (Stream::Stdout, false);
+            let record = Record {
+                stamp,
+                stream,
+                partial,
+                content,
+            };
+            record.write_to(&mut records);
+            let amount = Amount { bytes: 9, lines: 1 };
+            Mark::Dropped(amount, "why".to_owned()).write_to(stamp, &mut records);
+        }
+        for (offset, limit, marks) in [(0, None, 2), (0, Some(2), 0), (0, Some(3), 1), (3, None, 1)]
+        {
+            let span = Span { offset, limit };
+            let text = formed_within(Form::Text, span, &records, 9).unwrap();
+            assert_eq!(text.matches("dropped").count(), marks, "{span:?}");
+        }
     }
 
     #[test]

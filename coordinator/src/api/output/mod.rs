@@ -8,6 +8,7 @@ mod form;
 mod open;
 
 use std::io;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -36,7 +37,7 @@ use super::input::{Params, ShardPath};
 use super::listener::{Patient, Peer};
 use super::runs::detail;
 use crate::exit::causes;
-use form::{Form, Former, Source};
+use form::{Form, Former, Source, Span};
 pub(crate) use open::OpenOutputs;
 use open::{OPEN_MAX, OpenOutput};
 
@@ -69,6 +70,11 @@ pub(super) struct LogQuery {
     follow: bool,
     #[serde(default)]
     format: Form,
+    /// Leave out so many bytes, as the attempt wrote them, of what is asked for otherwise.
+    #[serde(default)]
+    offset: u64,
+    /// At most so many bytes, as the attempt wrote them.
+    limit: Option<NonZeroU64>,
 }
 
 /// An output, as it comes.
@@ -153,10 +159,14 @@ pub(super) async fn log(
                 attempt: attempt.attempt,
                 token: attempt.token,
             };
+            let span = Span {
+                offset: query.offset,
+                limit: query.limit.map(NonZeroU64::get),
+            };
             let passage = Passage {
                 stream,
                 follow: query.follow,
-                former: Former::new(query.format, source),
+                former: Former::new(query.format, span, source),
                 place,
                 _patient: query.follow.then(|| peer.patience.begin()),
             };
@@ -293,11 +303,13 @@ impl Passage {
             let mut piece = Vec::new();
             let taken = self.former.take(&records[..read], &mut piece);
             taken.ok_or_else(|| io::Error::other("the agent sent what is no record"))?;
-            if piece.is_empty() {
-                continue;
+            if !piece.is_empty() {
+                let sent = timeout(PIECE_LIMIT, pieces.send(Ok(piece.into()))).await?;
+                if sent.is_err() {
+                    return Ok(());
+                }
             }
-            let sent = timeout(PIECE_LIMIT, pieces.send(Ok(piece.into()))).await?;
-            if sent.is_err() {
+            if self.former.is_over() {
                 return Ok(());
             }
         }
