@@ -185,7 +185,7 @@ impl Scheduler {
             // The core concludes from what it has heard when it is polled.
             let begun = Instant::now();
             let effects: Vec<Effect> = std::iter::from_fn(|| self.core.poll_effect()).collect();
-            self.spent += begun.elapsed();
+            self.spent.core += begun.elapsed();
             for effect in effects {
                 match effect {
                     Effect::Send { conn, message } => {
@@ -205,7 +205,7 @@ impl Scheduler {
             let begun = Instant::now();
             let proposals = std::iter::from_fn(|| self.core.poll_proposal());
             let (ids, batch): (Vec<_>, Vec<Proposal>) = proposals.unzip();
-            self.spent += begun.elapsed();
+            self.spent.core += begun.elapsed();
             if batch.is_empty() {
                 return Ok(());
             }
