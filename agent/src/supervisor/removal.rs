@@ -187,20 +187,17 @@ impl Removal {
                 return 1;
             }
             sys::close_all_above_standard_but(teller.as_fd());
-            sys::yield_disk();
-            if let Err(error) = sys::set_niceness(LOWEST_PRIORITY) {
-                tracing::debug!(%error, "removing at full priority");
-            }
             let mut teller = File::from(teller);
             let mut room = room;
             let rest = waiting.iter().filter(|waiting| {
                 let (Some(user), true) = (&waiting.whose, room > 0) else {
                     return true;
                 };
+                // Each look counts, so that there are few.
+                room -= 1;
                 let Some(name) = spares::put_aside(&waiting.path, aside) else {
                     return true;
                 };
-                room -= 1;
                 // So few fit into the pipe at once. One that is not heard of goes with the next
                 // supervisor.
                 let line = serde_json::to_string(&(name, user)).unwrap_or_default();
@@ -209,7 +206,13 @@ impl Removal {
                 }
                 false
             });
+            // All this at full priority: to move a directory locks what attempts that start need too,
+            // and who waits for a processor meanwhile keeps them waiting.
             let rest: Vec<&Path> = rest.map(|waiting| waiting.path.as_path()).collect();
+            sys::yield_disk();
+            if let Err(error) = sys::set_niceness(LOWEST_PRIORITY) {
+                tracing::debug!(%error, "removing at full priority");
+            }
             Worker::new(heap).remove_all(&rest);
             0
         };
