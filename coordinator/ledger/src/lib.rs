@@ -11,8 +11,10 @@
 //! [`WorkingSet`]: loaded from the tables at start, and kept up by the [`Change`]s (after-images
 //! of rows) that every outcome carries. The two must always be equal; the simulation checks it.
 //!
-//! [`Store::propose`] is the whole interface for writing. A replicated log takes its place
-//! without touching anything else.
+//! [`Store::propose`] is the whole interface for writing where one machine keeps the ledger for
+//! itself. Where a group keeps it, a replicated log takes its place: [`log`] is that log's file,
+//! [`Store::apply`] applies its entries, [`snapshot`] copies the whole. The coordinator does not run
+//! on it yet.
 
 mod admission;
 mod again;
@@ -25,6 +27,7 @@ mod decisions;
 mod ended;
 mod expectation;
 mod lease_times;
+pub mod log;
 mod meta;
 mod outcome;
 mod overlap;
@@ -32,14 +35,17 @@ mod pages;
 mod predecessors;
 mod preview;
 mod reader;
+pub mod replica;
 mod rows;
 mod schema;
 mod settle;
+pub mod snapshot;
 pub mod sql;
 mod store;
 mod tables;
 #[cfg(test)]
 mod testing;
+pub mod wal;
 mod working_set;
 
 pub use command::{Command, Proposal};

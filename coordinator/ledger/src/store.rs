@@ -14,6 +14,7 @@ use crate::command::Proposal;
 use crate::meta::Meta;
 use crate::outcome::Outcome;
 use crate::pages::RunFilter;
+use crate::replica::{Entry, advance, is_replica, last_entry};
 use crate::rows::SeenClock;
 use crate::schema::{self, SCHEMA_VERSION};
 use crate::working_set::{WorkingSet, load};
@@ -52,6 +53,20 @@ pub enum StoreError {
     Read { source: rusqlite::Error },
     #[error("an earlier batch failed in the database; nothing is applied after it")]
     AfterFailure,
+    #[error(
+        "the ledger {path} belongs to a member of a group: it follows the log beside it, and nothing is written to it otherwise"
+    )]
+    Replica { path: String },
+    #[error(
+        "the ledger {path} follows its log in format {found}, and this program knows format {known}: run the version of matins that wrote it"
+    )]
+    ReplicaFormat {
+        path: String,
+        found: i64,
+        known: i64,
+    },
+    #[error("the log's entry {got} cannot be applied after its entry {last}")]
+    OutOfOrder { last: u64, got: u64 },
 }
 
 impl Store {
@@ -59,17 +74,19 @@ impl Store {
     /// [`Store::propose`] returns.
     pub fn open(path: &Path, rules: Rules) -> Result<Store, StoreError> {
         let named = path.display().to_string();
-        Connection::open(path)
-            .and_then(|conn| {
-                // No replicated log stands behind this file, so each commit reaches the disk.
-                conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
-                Ok(conn)
-            })
-            .map_err(|source| StoreError::Open {
-                path: named.clone(),
+        let opened = Connection::open(path).and_then(|conn| {
+            // No replicated log stands behind this file, so each commit reaches the disk.
+            conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")?;
+            Ok((is_replica(&conn)?, conn))
+        });
+        match opened {
+            Ok((false, conn)) => Store::prepare(conn, rules, named),
+            Ok((true, _)) => Err(StoreError::Replica { path: named }),
+            Err(source) => Err(StoreError::Open {
+                path: named,
                 source,
-            })
-            .and_then(|conn| Store::prepare(conn, rules, named))
+            }),
+        }
     }
 
     /// A ledger that lives as long as the store.
@@ -82,7 +99,11 @@ impl Store {
         Store::prepare(conn, rules, named)
     }
 
-    fn prepare(mut conn: Connection, rules: Rules, path: String) -> Result<Store, StoreError> {
+    pub(crate) fn prepare(
+        mut conn: Connection,
+        rules: Rules,
+        path: String,
+    ) -> Result<Store, StoreError> {
         let found = schema_version(&mut conn, rules).map_err(|source| StoreError::Open {
             path: path.clone(),
             source,
@@ -105,22 +126,52 @@ impl Store {
     /// Applies a batch in one transaction, in order. On return it is durable and every command
     /// has its outcome; an error is fatal.
     pub fn propose(&mut self, batch: &[Proposal]) -> Result<Vec<Outcome>, StoreError> {
-        if self.failed {
-            return Err(StoreError::AfterFailure);
-        }
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let outcomes = self.apply_batch(batch);
-        self.failed = outcomes.is_err();
-        outcomes.map_err(|source| StoreError::Apply { source })
+        self.write(batch, None)
     }
 
-    fn apply_batch(&mut self, batch: &[Proposal]) -> rusqlite::Result<Vec<Outcome>> {
-        if let Some(outcomes) = self.try_batch(batch, Undo::Batch)? {
+    /// Applies a batch and moves on to the log's entry that holds it, if it comes from a log.
+    pub(crate) fn write(
+        &mut self,
+        batch: &[Proposal],
+        entry: Option<Entry<'_>>,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        if self.failed {
+            return Err(StoreError::AfterFailure);
+        }
+        self.failed = true;
+        if let Some(entry) = entry {
+            self.check_order(entry.at.index)?;
+        }
+        let outcomes = self
+            .apply_batch(batch, entry)
+            .map_err(|source| StoreError::Apply { source })?;
+        self.failed = false;
+        Ok(outcomes)
+    }
+
+    fn check_order(&self, got: u64) -> Result<(), StoreError> {
+        let last = last_entry(&self.conn).map_err(|source| StoreError::Read { source })?;
+        match last {
+            Some(last) if last.index >= got => Err(StoreError::OutOfOrder {
+                last: last.index,
+                got,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_batch(
+        &mut self,
+        batch: &[Proposal],
+        entry: Option<Entry<'_>>,
+    ) -> rusqlite::Result<Vec<Outcome>> {
+        if let Some(outcomes) = self.try_batch(batch, entry, Undo::Batch)? {
             return Ok(outcomes);
         }
-        let outcomes = self.try_batch(batch, Undo::Each)?;
+        let outcomes = self.try_batch(batch, entry, Undo::Each)?;
         Ok(outcomes.expect("what each command wrote is taken back by itself"))
     }
 
@@ -128,6 +179,7 @@ impl Store {
     fn try_batch(
         &mut self,
         batch: &[Proposal],
+        entry: Option<Entry<'_>>,
         undo: Undo,
     ) -> rusqlite::Result<Option<Vec<Outcome>>> {
         let transaction = self
@@ -156,6 +208,9 @@ impl Store {
         }
         on_its_way.meta.save(&transaction)?;
         drop(on_its_way);
+        if let Some(entry) = entry {
+            advance(&transaction, &entry)?;
+        }
         transaction.commit()?;
         Ok(Some(outcomes))
     }
@@ -217,6 +272,14 @@ impl Store {
         self.answers()
             .run(run_id)
             .map_err(|source| StoreError::Read { source })
+    }
+
+    pub(crate) fn conn(&self) -> &Connection {
+        &self.conn
+    }
+
+    pub(crate) fn conn_mut(&mut self) -> &mut Connection {
+        &mut self.conn
     }
 
     pub(crate) fn answers(&self) -> Answers<'_> {

@@ -7,9 +7,11 @@
 
 mod durability;
 mod generate;
+mod log;
 mod pages;
 mod properties;
 mod reading;
+mod replica;
 
 use ledger::command::{Decision, Fire, PutJob};
 use ledger::{Command, Done, Proposal, Store};
