@@ -237,6 +237,11 @@ impl LogWrite<'_> {
         Ok(())
     }
 
+    /// The index at which the log ends with what was written so far.
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
     /// Notes how far entries are known to be committed.
     pub fn committed(&mut self, through: Position) -> Result<(), LogError> {
         self.head(
@@ -276,6 +281,17 @@ impl LogReader {
                 path: path.display().to_string(),
                 source,
             })
+    }
+
+    /// What the file takes up, without what it would use again.
+    pub fn bytes(&self) -> Result<u64, LogError> {
+        let sql = "SELECT (page_count - freelist_count) * page_size
+                   FROM pragma_page_count, pragma_freelist_count, pragma_page_size";
+        let bytes: i64 = self
+            .conn
+            .query_row(sql, [], |row| row.get(0))
+            .map_err(read_error)?;
+        Ok(bytes.cast_unsigned())
     }
 
     /// The entries of `range` that the log has, from one moment, in order and without holes. Ends

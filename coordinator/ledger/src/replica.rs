@@ -18,7 +18,7 @@ use crate::log::{Position, position, position_params};
 use crate::outcome::Outcome;
 use crate::snapshot::{self, SnapshotError};
 use crate::store::{Store, StoreError};
-use crate::wal::{CheckpointError, Checkpointer, Thoroughness, open_wal};
+use crate::wal::{Checkpoint, CheckpointError, Checkpointer, Thoroughness, open_wal};
 
 /// Raised with every change of the table; a ledger of another format is not opened.
 pub(crate) const FORMAT: i64 = 1;
@@ -100,21 +100,18 @@ impl Store {
 }
 
 impl Checkpointer {
-    /// As [`Checkpointer::run`], for a ledger: answers how far the file itself is now known to
-    /// hold the ledger's state, if the checkpoint was complete.
+    /// As [`Checkpointer::run`], for a ledger: answers as well how far the file itself then holds
+    /// the ledger's state, if the checkpoint was complete.
     pub fn run_on_replica(
         &self,
         thoroughness: Thoroughness,
-    ) -> Result<Option<Position>, CheckpointError> {
+    ) -> Result<(Checkpoint, Option<Position>), CheckpointError> {
         // Read first: whatever was committed by now is among what the checkpoint finds.
         let applied = read_applied(self.conn())
             .map_err(|source| CheckpointError::Read { source })?
             .position;
-        Ok(if self.run(thoroughness)? {
-            applied
-        } else {
-            None
-        })
+        let checkpoint = self.run(thoroughness)?;
+        Ok((checkpoint, applied.filter(|_| checkpoint.complete)))
     }
 }
 

@@ -32,6 +32,15 @@ pub enum Thoroughness {
     Restarting,
 }
 
+/// What a checkpoint came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Everything that had been committed when it began is in the file itself, and synced.
+    pub complete: bool,
+    /// How much of the write-ahead log's file is in use: pages of 4 KiB.
+    pub pages_in_log: u64,
+}
+
 /// Carries the write-ahead log of one file home.
 pub struct Checkpointer {
     conn: Connection,
@@ -69,9 +78,8 @@ impl Checkpointer {
             })
     }
 
-    /// Carries home what it can; answers whether that was everything that had been committed when
-    /// it began. A reader that looks at an older state holds back what came after.
-    pub fn run(&self, thoroughness: Thoroughness) -> Result<bool, CheckpointError> {
+    /// Carries home what it can. A reader that looks at an older state holds back what came after.
+    pub fn run(&self, thoroughness: Thoroughness) -> Result<Checkpoint, CheckpointError> {
         let mode = match thoroughness {
             Thoroughness::Passing => "PASSIVE",
             Thoroughness::Restarting => "RESTART",
@@ -79,7 +87,10 @@ impl Checkpointer {
         self.conn
             .query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |row| {
                 let (in_log, at_home): (i64, i64) = (row.get(1)?, row.get(2)?);
-                Ok(in_log == at_home)
+                Ok(Checkpoint {
+                    complete: in_log == at_home,
+                    pages_in_log: in_log.cast_unsigned(),
+                })
             })
             .map_err(|source| CheckpointError::Checkpoint { source })
     }

@@ -168,7 +168,7 @@ fn what_a_power_cut_takes_is_applied_again_from_the_log() {
     let safe = checkpointer
         .run_on_replica(Thoroughness::Restarting)
         .unwrap();
-    assert_eq!(safe, Some(at(29)));
+    assert_eq!(safe.1, Some(at(29)));
     for index in 30..60 {
         apply(&mut store, index);
     }
@@ -206,7 +206,7 @@ fn a_reader_of_an_older_state_keeps_a_checkpoint_from_covering_what_came_after()
     let (_directory, path) = directory();
     let mut store = grown(&path, 10);
     let checkpointer = Checkpointer::open(&path).unwrap();
-    let run = |how| checkpointer.run_on_replica(how).unwrap();
+    let run = |how| checkpointer.run_on_replica(how).unwrap().1;
     let reader = rusqlite::Connection::open(&path).unwrap();
     reader.execute_batch("BEGIN; SELECT * FROM meta").unwrap();
     assert_eq!(run(Thoroughness::Passing), Some(at(9)));
