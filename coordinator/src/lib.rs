@@ -24,6 +24,7 @@ mod agents;
 mod api;
 mod clock;
 mod committer;
+pub mod consensus;
 mod data_dir;
 mod engine;
 mod exit;

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
@@ -158,6 +159,33 @@ fn confined_dependencies_stay_where_they_belong() {
                 );
             }
         }
+    }
+}
+
+/// A crate may be confined further, to one module.
+#[test]
+fn consensus_is_the_only_module_that_names_openraft() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../coordinator"));
+    let mut waiting = vec![root.join("src"), root.join("tests")];
+    let (mut looked_at, mut named) = (0, Vec::new());
+    while let Some(directory) = waiting.pop() {
+        for entry in std::fs::read_dir(&directory).expect("the coordinator's sources are there") {
+            let path = entry.expect("a directory can be read to its end").path();
+            if path.is_dir() {
+                waiting.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            looked_at += 1;
+            if text.contains("openraft::") {
+                named.push(path);
+            }
+        }
+    }
+    assert!(looked_at > 20 && !named.is_empty(), "{looked_at} files");
+    let home = root.join("src/consensus");
+    for path in named {
+        assert!(path.starts_with(&home), "{} names openraft", path.display());
     }
 }
 

@@ -1,0 +1,217 @@
+//! The form in which entries and members are kept on disk.
+//!
+//! It is ours: what openraft calls its structs may change with every version of it, while a log must
+//! be read by the version after the one that wrote it. A first byte says which form follows, and
+//! what is not known is refused, never guessed.
+//!
+//! ```text
+//! entry    1 'n'                nothing: a leader begins
+//!          1 'b' JSON           a batch: array of proposals
+//!          1 'm' JSON           members, as below
+//! members  1 JSON               {"voters":[[1,2,3]],"nodes":{"1":{"store":"<32 hex>"},...}}
+//! ```
+//!
+//! Two sets of voters stand there while a change of members is under way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ledger::Proposal;
+use openraft::entry::EntryPayload;
+use serde::{Deserialize, Serialize};
+
+use super::types::{Batch, Member, Members, Payload, StoreId};
+
+const FORM: u8 = 1;
+const NOTHING: u8 = b'n';
+const BATCH: u8 = b'b';
+const MEMBERS: u8 = b'm';
+
+#[derive(Debug, thiserror::Error)]
+pub enum FormError {
+    #[error(
+        "it is in form {found}, and this program knows form {FORM}: run the version of matins that wrote it"
+    )]
+    Form { found: u8 },
+    #[error("it is of no known kind ({kind:#04x}): run the version of matins that wrote it")]
+    Kind { kind: u8 },
+    #[error("it is cut off")]
+    CutOff,
+    #[error("it cannot be read")]
+    Json(#[from] serde_json::Error),
+    #[error("it names the store `{store}` of node {node}, which is none")]
+    Store { node: u64, store: String },
+    #[error("it names voters that are no nodes")]
+    Voters,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenMembers {
+    voters: Vec<BTreeSet<u64>>,
+    nodes: BTreeMap<u64, WrittenMember>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct WrittenMember {
+    store: String,
+}
+
+pub(super) fn write_payload(payload: &Payload) -> Vec<u8> {
+    match payload {
+        EntryPayload::Blank => vec![FORM, NOTHING],
+        EntryPayload::Normal(Batch(batch)) => {
+            let mut bytes = Vec::with_capacity(2 + batch.len() * 256);
+            bytes.extend([FORM, BATCH]);
+            serde_json::to_writer(&mut bytes, &**batch)
+                .expect("commands are always JSON, and a Vec takes all of it");
+            bytes
+        }
+        EntryPayload::Membership(members) => {
+            let mut bytes = vec![FORM, MEMBERS];
+            write_members_json(members, &mut bytes);
+            bytes
+        }
+    }
+}
+
+pub(super) fn read_payload(bytes: &[u8]) -> Result<Payload, FormError> {
+    let (kind, json) = known_form(bytes)?.split_first().ok_or(FormError::CutOff)?;
+    match *kind {
+        NOTHING => Ok(EntryPayload::Blank),
+        BATCH => {
+            let batch: Vec<Proposal> = serde_json::from_slice(json)?;
+            Ok(EntryPayload::Normal(Batch(Arc::from(batch))))
+        }
+        MEMBERS => Ok(EntryPayload::Membership(read_members_json(json)?)),
+        kind => Err(FormError::Kind { kind }),
+    }
+}
+
+pub(super) fn write_members(members: &Members) -> Vec<u8> {
+    let mut bytes = vec![FORM];
+    write_members_json(members, &mut bytes);
+    bytes
+}
+
+pub(super) fn read_members(bytes: &[u8]) -> Result<Members, FormError> {
+    read_members_json(known_form(bytes)?)
+}
+
+fn known_form(bytes: &[u8]) -> Result<&[u8], FormError> {
+    match bytes.split_first() {
+        Some((&FORM, rest)) => Ok(rest),
+        Some((&found, _)) => Err(FormError::Form { found }),
+        None => Err(FormError::CutOff),
+    }
+}
+
+fn write_members_json(members: &Members, bytes: &mut Vec<u8>) {
+    let written = WrittenMembers {
+        voters: members.get_joint_config().clone(),
+        nodes: members
+            .nodes()
+            .map(|(node, member)| {
+                let store = member.store.to_string();
+                (*node, WrittenMember { store })
+            })
+            .collect(),
+    };
+    serde_json::to_writer(bytes, &written).expect("numbers and texts are always JSON");
+}
+
+fn read_members_json(json: &[u8]) -> Result<Members, FormError> {
+    let written: WrittenMembers = serde_json::from_slice(json)?;
+    let mut nodes = BTreeMap::new();
+    for (node, WrittenMember { store }) in written.nodes {
+        let store: StoreId = store
+            .parse()
+            .map_err(|_| FormError::Store { node, store })?;
+        nodes.insert(node, Member { store });
+    }
+    Members::new(written.voters, nodes).map_err(|_| FormError::Voters)
+}
+
+#[cfg(test)]
+mod tests {
+    use ledger::Command;
+    use ledger::command::EndSession;
+    use protocol::{Epoch, SessionId, WallMs};
+
+    use super::*;
+
+    fn members() -> Members {
+        let nodes: BTreeMap<u64, Member> = (1..=4)
+            .map(|node| {
+                let store = StoreId::draw().unwrap();
+                (node, Member { store })
+            })
+            .collect();
+        let voters = [[1, 2].into(), [1, 2, 3].into()];
+        Members::new(voters.to_vec(), nodes).unwrap()
+    }
+
+    fn batch() -> Batch {
+        let proposal = |session| Proposal {
+            epoch: Some(Epoch(7)),
+            at: WallMs(-1),
+            command: Command::EndSession(EndSession {
+                session: SessionId(session),
+            }),
+        };
+        Batch((1..4).map(proposal).collect())
+    }
+
+    #[test]
+    fn every_kind_of_entry_is_read_as_it_was_written() {
+        for payload in [
+            EntryPayload::Blank,
+            EntryPayload::Normal(Batch([].into())),
+            EntryPayload::Normal(batch()),
+            EntryPayload::Membership(members()),
+        ] {
+            let bytes = write_payload(&payload);
+            assert_eq!(read_payload(&bytes).unwrap(), payload);
+        }
+        let members = members();
+        assert_eq!(read_members(&write_members(&members)).unwrap(), members);
+    }
+
+    /// What is on the disks of others; a change of it needs another first byte.
+    #[test]
+    fn the_form_stays_what_it_is() {
+        let text = "1{\"voters\":[[1]],\"nodes\":{\"1\":{\"store\":\"000000000000000000000000000000ff\"}}}";
+        let mut bytes = text.as_bytes().to_vec();
+        bytes[0] = 1;
+        assert_eq!(write_members(&read_members(&bytes).unwrap()), bytes);
+        let text =
+            "1b[{\"epoch\":7,\"at\":-1,\"command\":{\"type\":\"end_session\",\"session\":3}}]";
+        let mut bytes = text.as_bytes().to_vec();
+        bytes[0] = 1;
+        assert_eq!(write_payload(&read_payload(&bytes).unwrap()), bytes);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let nobody = b"\x01{\"voters\":[[1]],\"nodes\":{}}";
+        let store = b"\x01{\"voters\":[],\"nodes\":{\"1\":{\"store\":\"+0000000000000000000000000000001\"}}}";
+        for (bytes, expected) in [
+            (&b"\x02b[]"[..], "form 2"),
+            (b"\x01x", "no known kind (0x78)"),
+            (b"\x01b[{\"type\":\"tomorrow\"}]", "cannot be read"),
+            (b"\x01b[", "cannot be read"),
+            (b"\x01", "cut off"),
+            (b"", "cut off"),
+        ] {
+            let error = read_payload(bytes).unwrap_err().to_string();
+            assert!(error.contains(expected), "{bytes:?}: {error}");
+        }
+        for (bytes, expected) in [
+            (&nobody[..], "no nodes"),
+            (store, "of node 1"),
+            (b"\x03{}", "form 3"),
+        ] {
+            let error = read_members(bytes).unwrap_err().to_string();
+            assert!(error.contains(expected), "{bytes:?}: {error}");
+        }
+    }
+}

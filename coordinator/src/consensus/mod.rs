@@ -1,0 +1,488 @@
+//! The replicated log under the ledger: the only module that names openraft.
+//!
+//! A [`Group`] is this node's part in it. A batch of commands becomes one entry of the log; when a
+//! quorum has it on disk, every member applies it to its ledger, and whoever proposed it gets the
+//! outcomes. With one voter the quorum is this node, and everything else is the same.
+//!
+//! ```text
+//!  propose ─▶ openraft ─▶ log thread: log.db, synced ─▶ committed ─▶ ledger thread: ledger.db ─▶ outcomes
+//!                            ▲                                          ▲
+//!                            └──────────── checkpoint thread ───────────┘
+//! ```
+//!
+//! Disk: `log_store` and `state` are the two halves of openraft's contract over the files of
+//! [`ledger::log`] and [`ledger::replica`]; `form` is what stands in them; `checkpoints`,
+//! `snapshots` and `retention` keep them bounded.
+//!
+//! **A group begins with one voter** that already stands somewhere: its ledger as it is becomes
+//! entry 0, which is purged from the beginning. So a ledger with years of history and an empty one
+//! begin in the same way, and whoever joins later is given a snapshot, never a log that begins after
+//! the state it would be applied to.
+//!
+//! **What is said of leadership here is not "I may act".** A leader that is cut off does not know it
+//! yet; only a quorum confirmed after the moment in question, and the epoch that the ledger hands
+//! out, are safe to act on.
+//!
+//! The coordinator does not run on it yet: its committer still writes to a ledger of its own.
+
+mod checkpoints;
+mod form;
+mod founding;
+mod log_store;
+mod network;
+mod reserve;
+mod retention;
+mod snapshots;
+mod state;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ledger::log::{LogError, LogFile, Position};
+use ledger::wal::CheckpointError;
+use ledger::{Outcome, Proposal, Store, StoreError};
+use openraft::errors::{ClientWriteError, RaftError};
+use openraft::network::{NetSnapshot, RaftNetworkFactory};
+use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
+use protocol::Rules;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use checkpoints::Checkpoints;
+use log_store::LogStore;
+use network::NoPeers;
+use retention::{Plan, Retention, Standing};
+use snapshots::{SnapshotFile, Snapshots};
+use state::{State, StateThread, Whole};
+use types::{Batch, Types};
+
+pub use form::FormError;
+pub use founding::{Begin, FoundingError};
+pub use snapshots::KeepError;
+pub use types::{Member, StoreId, StoreIdError};
+
+/// Entries sent to another member in one message; each may hold thousands of commands.
+const ENTRIES_A_MESSAGE: u64 = 16;
+
+/// Entries by which a member may be behind before it is sent a snapshot instead.
+const ENTRIES_BEHIND_MAX: u64 = 100_000;
+
+/// How long the files may take to be closed.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+/// How fast a lost leader is noticed. The same on all members: each grants the leader its own time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timers {
+    pub heartbeat: Duration,
+    pub election_min: Duration,
+    pub election_max: Duration,
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            heartbeat: Duration::from_millis(100),
+            election_min: Duration::from_millis(300),
+            election_max: Duration::from_millis(600),
+        }
+    }
+}
+
+/// Everything a member must be told.
+#[derive(Clone, Debug)]
+pub struct GroupOptions {
+    /// This node's number in the group; never given to another, or to this one with another disk.
+    pub node: u64,
+    pub ledger: PathBuf,
+    pub log: PathBuf,
+    /// A directory of its own.
+    pub snapshots: PathBuf,
+    /// A file that holds room on the disk.
+    pub reserve: PathBuf,
+    pub begin: Begin,
+    pub timers: Timers,
+}
+
+impl GroupOptions {
+    /// The files of a member, by their names in its data directory.
+    pub fn in_directory(directory: &Path, node: u64, begin: Begin) -> GroupOptions {
+        GroupOptions {
+            node,
+            ledger: directory.join(crate::LEDGER_FILE),
+            log: directory.join("log.db"),
+            snapshots: directory.join("snapshots"),
+            reserve: directory.join("reserve"),
+            begin,
+            timers: Timers::default(),
+        }
+    }
+}
+
+/// Why a member did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    #[error("drawing an id for the store")]
+    Random(#[source] getrandom::Error),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Ledger(#[from] StoreError),
+    #[error(transparent)]
+    Founding(#[from] FoundingError),
+    #[error(transparent)]
+    Snapshots(#[from] KeepError),
+    #[error(transparent)]
+    Checkpoints(#[from] CheckpointError),
+    #[error("the timers of the group do not fit together: {what}")]
+    Timers { what: String },
+    #[error("starting the thread `{name}`")]
+    Thread {
+        name: &'static str,
+        source: io::Error,
+    },
+    #[error("starting consensus: {what}")]
+    Start { what: String },
+}
+
+/// Why a batch has no outcomes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeError {
+    /// Nothing of it was or will be done.
+    #[error("this node does not lead{}", of_leader(*.leader))]
+    NotLeading { leader: Option<u64> },
+    /// It may have been done, or be done yet, under another leader.
+    #[error("this node lost the lead before it knew what became of the batch")]
+    Unknown,
+    /// As `Unknown`; and this node will say no more.
+    #[error("this node has stopped")]
+    Stopped,
+}
+
+fn of_leader(leader: Option<u64>) -> String {
+    leader.map_or_else(String::new, |leader| format!("; node {leader} does"))
+}
+
+/// Who leads, as far as this node knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leadership {
+    /// This node does. No licence to act: see the module.
+    pub leads: bool,
+    pub leader: Option<u64>,
+    pub term: u64,
+}
+
+/// No quorum has answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no quorum has confirmed that this node leads")]
+pub struct NotConfirmed;
+
+/// A change of the group that was not made.
+#[derive(Debug, thiserror::Error)]
+#[error("changing the group: {what}")]
+pub struct ChangeError {
+    what: String,
+}
+
+fn change_error(error: impl std::fmt::Display) -> ChangeError {
+    ChangeError {
+        what: error.to_string(),
+    }
+}
+
+/// This node's part in the group.
+pub struct Group {
+    raft: Raft<Types, State>,
+    store: StoreId,
+    leadership: watch::Receiver<Leadership>,
+    state: StateThread,
+    tasks: Vec<AbortHandle>,
+    /// Dropped to end the checkpoints.
+    checkpointing: mpsc::Sender<()>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Group {
+    /// Opens the files and takes part. Needs a tokio runtime with time around it, here and as long
+    /// as it lives. An error of a file later on ends the process.
+    pub async fn start(options: GroupOptions) -> Result<Group, GroupError> {
+        Group::start_with(options, NoPeers).await
+    }
+
+    async fn start_with<N>(options: GroupOptions, network: N) -> Result<Group, GroupError>
+    where
+        N: RaftNetworkFactory<Types>,
+        N::Network: NetSnapshot<Types, SnapshotData = SnapshotFile>,
+    {
+        let config = config(options.timers)?;
+        reserve::keep(&options.reserve);
+        let new_store = StoreId::draw().map_err(GroupError::Random)?;
+        let log = LogFile::open(&options.log, &new_store.to_string())?;
+        let mut store = Store::open_replica(&options.ledger, Rules::all())?;
+        let snapshots = Snapshots::open(&options.snapshots, &options.ledger)?;
+        let snapshot = snapshots
+            .current()
+            .and_then(|(applied, _)| applied.position);
+        let mut founded = founding::settle(&options, log, &mut store, snapshot)?;
+
+        let whole = Whole::default();
+        let (checkpoints, checkpointed) =
+            Checkpoints::open(&options.ledger, &options.log, Arc::clone(&whole))?;
+        let (log_store, write_log) = LogStore::open(founded.log, &options.log)?;
+        let (state, keep_ledger) = State::new(store, snapshots.clone(), whole);
+        let (checkpointing, stop) = mpsc::channel();
+        let threads = vec![
+            spawn("log", write_log)?,
+            spawn("ledger", keep_ledger)?,
+            spawn("checkpoints", move || checkpoints.run(&stop))?,
+        ];
+        let thread = state.thread();
+        let log_bytes = log_store.clone();
+        let raft = Raft::new(options.node, config, network, log_store, state)
+            .await
+            .map_err(|error| GroupError::Start {
+                what: error.to_string(),
+            })?;
+        if founded.alone {
+            // Nobody else could lead, so there is nobody to wait for.
+            let elected = raft.trigger().elect(false).await;
+            elected.map_err(|error| GroupError::Start {
+                what: error.to_string(),
+            })?;
+        }
+        let (leadership, following) = follow_leadership(&raft);
+        let retaining = retain(raft.clone(), log_bytes, snapshots, checkpointed);
+        let tasks = vec![
+            following,
+            tokio::spawn(retaining).abort_handle(),
+            tokio::spawn(reserve::watch(options.reserve)).abort_handle(),
+        ];
+        Ok(Group {
+            raft,
+            store: std::mem::take(&mut founded.store),
+            leadership,
+            state: thread,
+            tasks,
+            checkpointing,
+            threads,
+        })
+    }
+
+    /// The id of this node's store, by which it is a member.
+    pub fn store(&self) -> StoreId {
+        self.store
+    }
+
+    /// Puts a batch into the log and waits for what becomes of it: an outcome for each command, in
+    /// order, as of one transaction. Batches are applied in the order in which they are proposed.
+    pub async fn propose(&self, batch: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
+        match self.raft.client_write(Batch(batch)).await {
+            Ok(written) => Ok(written.data.0),
+            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(to))) => {
+                Err(ProposeError::NotLeading {
+                    leader: to.leader_id,
+                })
+            }
+            Err(RaftError::APIError(_)) => Err(ProposeError::Unknown),
+            Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
+        }
+    }
+
+    /// Who leads; changes are seen in order, and some may be passed over.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// Has a quorum confirm that this node leads, in a round that begins after this call. On return
+    /// everything that was committed by then is applied here.
+    pub async fn confirm(&self, limit: Duration) -> Result<(), NotConfirmed> {
+        let round = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        match timeout(limit, round).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(NotConfirmed),
+        }
+    }
+
+    /// Begins to hand the lead to another voter, that has everything. Whoever calls has stopped
+    /// acting before, and looks at [`Group::leadership`] for what becomes of it.
+    pub async fn transfer(&self, to: u64) -> Result<(), ChangeError> {
+        let transfer = self.raft.trigger().transfer_leader(to).await;
+        transfer.map_err(change_error)
+    }
+
+    /// The members, and which of them vote.
+    pub fn members(&self) -> (BTreeMap<u64, Member>, BTreeSet<u64>) {
+        let metrics = self.raft.metrics();
+        let metrics = openraft::async_runtime::watch::WatchReceiver::borrow_watched(&metrics);
+        let members = &metrics.membership_config;
+        let nodes = members
+            .nodes()
+            .map(|(node, member)| (*node, member.clone()));
+        (nodes.collect(), members.voter_ids().collect())
+    }
+
+    /// Lets a node follow without a vote, and waits until it has caught up.
+    pub async fn add(&self, node: u64, member: Member) -> Result<(), ChangeError> {
+        let added = self.raft.add_learner(node, member, true).await;
+        added.map(|_| ()).map_err(change_error)
+    }
+
+    /// Changes who votes. Whoever no longer does is no member any more.
+    pub async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), ChangeError> {
+        let changed = self.raft.change_membership(voters, false).await;
+        changed.map(|_| ()).map_err(change_error)
+    }
+
+    /// Has the ledger looked at between two batches, by the thread that owns it. Keep it short: the
+    /// next batch waits.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.state.look(question).await
+    }
+
+    /// Makes a snapshot of the ledger as it is now, or a little later.
+    pub async fn snapshot(&self) -> Result<(), ChangeError> {
+        let triggered = self.raft.trigger().snapshot().await;
+        triggered.map_err(change_error)
+    }
+
+    /// Takes part no longer, and closes the files.
+    pub async fn stop(self) -> io::Result<()> {
+        let Group {
+            raft,
+            state,
+            tasks,
+            checkpointing,
+            threads,
+            ..
+        } = self;
+        for task in tasks {
+            task.abort();
+        }
+        raft.shutdown().await.map_err(io::Error::other)?;
+        drop((raft, state, checkpointing));
+        let joined = tokio::task::spawn_blocking(|| {
+            // A panic has been told on its thread's way out.
+            threads.into_iter().all(|thread| thread.join().is_ok())
+        });
+        match timeout(STOP_LIMIT, joined).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(_) => Err(io::Error::other("a thread of the group has panicked")),
+            Err(_) => Err(io::Error::other(
+                "the files of the group are not closed in time",
+            )),
+        }
+    }
+}
+
+fn config(timers: Timers) -> Result<Arc<Config>, GroupError> {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let config = Config {
+        cluster_name: "matins".to_owned(),
+        heartbeat_interval: millis(timers.heartbeat),
+        election_timeout_min: millis(timers.election_min),
+        election_timeout_max: millis(timers.election_max),
+        max_payload_entries: ENTRIES_A_MESSAGE,
+        replication_lag_threshold: ENTRIES_BEHIND_MAX,
+        // What is purged and when a snapshot is made is decided in `retention`.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        enable_pre_vote: Some(true),
+        // A leader that comes back at once must be elected again, and begin a reign of its own.
+        enable_leader_restore: Some(false),
+        ..Config::default()
+    };
+    let config = config.validate().map_err(|error| GroupError::Timers {
+        what: error.to_string(),
+    })?;
+    Ok(Arc::new(config))
+}
+
+fn spawn(
+    name: &'static str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, GroupError> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(|source| GroupError::Thread { name, source })
+}
+
+fn follow_leadership(raft: &Raft<Types, State>) -> (watch::Receiver<Leadership>, AbortHandle) {
+    use openraft::async_runtime::watch::WatchReceiver;
+
+    let (say, heard) = watch::channel(Leadership::default());
+    let mut metrics = raft.server_metrics();
+    let follow = async move {
+        loop {
+            let now = {
+                let metrics = metrics.borrow_watched();
+                Leadership {
+                    leads: metrics.state == ServerState::Leader,
+                    leader: metrics.current_leader,
+                    term: metrics.vote.leader_id.term,
+                }
+            };
+            say.send_if_modified(|known| std::mem::replace(known, now) != now);
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    (heard, tokio::spawn(follow).abort_handle())
+}
+
+/// Keeps the log bounded for as long as the group lives.
+async fn retain(
+    raft: Raft<Types, State>,
+    log: LogStore,
+    snapshots: Snapshots,
+    checkpointed: watch::Receiver<Option<Position>>,
+) {
+    let mut retention = Retention::default();
+    let mut interval = tokio::time::interval(retention::LOOK_EVERY);
+    loop {
+        interval.tick().await;
+        let (purged, last) = log.ends();
+        let bytes = match log.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::error!(
+                    error = crate::exit::causes(&error),
+                    "the log's size is unknown"
+                );
+                continue;
+            }
+        };
+        let index = |position: Option<Position>| position.map(|position| position.index);
+        let standing = Standing {
+            purged: purged.unwrap_or(0),
+            last: last.unwrap_or(0),
+            bytes,
+            checkpointed: index(*checkpointed.borrow()),
+            snapshot: index(
+                snapshots
+                    .current()
+                    .and_then(|(applied, _)| applied.position),
+            ),
+        };
+        let done = match retention.plan(crate::clock::read_now().boot, standing) {
+            Plan::Nothing => Ok(()),
+            Plan::MakeSnapshot => raft.trigger().snapshot().await,
+            Plan::Purge { through } => raft.trigger().purge_log(through).await,
+        };
+        if done.is_err() {
+            // The group has ended.
+            return;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The one snapshot that a member keeps, for those that need more than the log still has.
+//!
+//! It is made under another name, synced, renamed, and the directory synced; whatever lies here
+//! under another name after a start was cut off, and is removed. It is never the only place of
+//! anything: one that cannot be read is removed as well, and the next is made from the ledger.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use ledger::replica::Applied;
+use ledger::snapshot::{self, SnapshotError};
+
+/// A whole snapshot: a file that nobody changes, though its name may come to stand for a newer one.
+#[derive(Debug)]
+pub(super) struct SnapshotFile {
+    path: PathBuf,
+}
+
+impl SnapshotFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    #[error("making the directory of snapshots {path}")]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("putting the snapshot {path} in its place")]
+    Place { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+}
+
+#[derive(Clone)]
+pub(super) struct Snapshots {
+    directory: PathBuf,
+    ledger: PathBuf,
+    /// Up to where the kept one goes. Held while another is put in its place.
+    kept: Arc<Mutex<Option<Applied>>>,
+}
+
+impl Snapshots {
+    pub(super) fn open(directory: &Path, ledger: &Path) -> Result<Snapshots, KeepError> {
+        let make = |source| KeepError::Directory {
+            path: directory.to_owned(),
+            source,
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(make)?;
+        let snapshots = Snapshots {
+            directory: directory.to_owned(),
+            ledger: ledger.to_owned(),
+            kept: Arc::default(),
+        };
+        let place = snapshots.place();
+        for entry in fs::read_dir(directory).map_err(make)? {
+            let path = entry.map_err(make)?.path();
+            if path != place {
+                remove(&path)?;
+            }
+        }
+        if place.exists() {
+            match snapshot::examine(&place) {
+                Ok(applied) => *snapshots.kept() = Some(applied),
+                Err(error) => {
+                    tracing::warn!(
+                        error = crate::exit::causes(&error),
+                        "the snapshot cannot be used; another will be made from the ledger"
+                    );
+                    remove(&place)?;
+                }
+            }
+        }
+        Ok(snapshots)
+    }
+
+    pub(super) fn current(&self) -> Option<(Applied, SnapshotFile)> {
+        let applied = self.kept().clone()?;
+        Some((applied, SnapshotFile { path: self.place() }))
+    }
+
+    /// Copies the ledger as it is now. Takes as long as the disk does.
+    pub(super) fn make(&self) -> Result<(Applied, SnapshotFile), KeepError> {
+        let mut kept = self.kept();
+        let temporary = self.directory.join("snapshot.new");
+        remove(&temporary)?;
+        let place = |source| KeepError::Place {
+            path: temporary.clone(),
+            source,
+        };
+        // Private from its first moment on: it holds what the ledger holds.
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(place)?;
+        let applied = snapshot::copy(&self.ledger, &temporary)?;
+        self.put_in_place(&temporary)?;
+        *kept = Some(applied.clone());
+        Ok((applied, SnapshotFile { path: self.place() }))
+    }
+
+    /// Keeps a snapshot that lies complete somewhere in the same file system.
+    pub(super) fn keep(&self, snapshot: &SnapshotFile) -> Result<Applied, KeepError> {
+        let mut kept = self.kept();
+        let applied = snapshot::examine(&snapshot.path)?;
+        if snapshot.path != self.place() {
+            let temporary = self.directory.join("snapshot.kept");
+            remove(&temporary)?;
+            fs::hard_link(&snapshot.path, &temporary).map_err(|source| KeepError::Place {
+                path: snapshot.path.clone(),
+                source,
+            })?;
+            self.put_in_place(&temporary)?;
+        }
+        *kept = Some(applied.clone());
+        Ok(applied)
+    }
+
+    fn put_in_place(&self, temporary: &Path) -> Result<(), KeepError> {
+        let place = self.place();
+        File::open(temporary)
+            .and_then(|file| file.sync_all())
+            .and_then(|()| fs::rename(temporary, &place))
+            .and_then(|()| File::open(&self.directory)?.sync_all())
+            .map_err(|source| KeepError::Place {
+                path: place,
+                source,
+            })
+    }
+
+    fn place(&self) -> PathBuf {
+        self.directory.join("snapshot.db")
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Applied>> {
+        self.kept.lock().expect("nobody panics while holding it")
+    }
+}
+
+fn remove(path: &Path) -> Result<(), KeepError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KeepError::Place {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,230 @@
+//! The ledger as openraft's state machine.
+//!
+//! A thread of its own owns the [`Store`]: a transaction that takes milliseconds must not stand in
+//! the way of votes and heartbeats. An answer leaves after the commit of the entry it belongs to,
+//! and an error of the ledger ends the process, as everywhere.
+
+use std::io;
+use std::sync::{Arc, Mutex, mpsc};
+
+use futures_util::stream::{Stream, TryStreamExt};
+use ledger::Store;
+use ledger::replica::{Applied, Entry};
+use openraft::entry::{EntryPayload, RaftEntry};
+use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
+use openraft::{OptionalSend, RaftSnapshotBuilder};
+use tokio::sync::oneshot;
+
+use super::form::{self, FormError};
+use super::snapshots::{KeepError, SnapshotFile, Snapshots};
+use super::types::{
+    Answer, EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, entry_id, position,
+};
+use crate::exit::{self, LEDGER_FAILED};
+
+/// Entries handed to the thread in one go, as far as they are there already.
+const ENTRIES_AT_ONCE: usize = 64;
+
+/// The ledger, for openraft.
+pub(super) struct State {
+    thread: StateThread,
+    snapshots: Snapshots,
+}
+
+/// Speaks to the thread that owns the store.
+#[derive(Clone)]
+pub(super) struct StateThread {
+    orders: mpsc::Sender<Order>,
+}
+
+/// Held by whoever must not be met by a snapshot that replaces the whole ledger.
+pub(super) type Whole = Arc<Mutex<()>>;
+
+type ToApply = (LogEntry, Option<ApplyResponder<Types>>);
+
+enum Order {
+    Apply(Vec<ToApply>, oneshot::Sender<()>),
+    Install(SnapshotFile, oneshot::Sender<()>),
+    Look(Box<dyn FnOnce(&Store) + Send>),
+}
+
+impl State {
+    /// The state machine, and the work of its thread, which ends with the last [`StateThread`].
+    pub(super) fn new(
+        store: Store,
+        snapshots: Snapshots,
+        whole: Whole,
+    ) -> (State, impl FnOnce() + Send + 'static) {
+        let (orders, arriving) = mpsc::channel();
+        let state = State {
+            thread: StateThread { orders },
+            snapshots,
+        };
+        (state, move || work(store, &arriving, &whole))
+    }
+
+    pub(super) fn thread(&self) -> StateThread {
+        self.thread.clone()
+    }
+}
+
+impl StateThread {
+    /// Has the thread look at the ledger between two entries.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (answer, wait) = oneshot::channel();
+        let look = Box::new(move |store: &Store| {
+            // Whoever asked may have gone.
+            let _ = answer.send(question(store));
+        });
+        self.order(Order::Look(look))?;
+        wait.await.map_err(|_| thread_gone())
+    }
+
+    fn order(&self, order: Order) -> io::Result<()> {
+        self.orders.send(order).map_err(|_| thread_gone())
+    }
+}
+
+fn thread_gone() -> io::Error {
+    io::Error::other("the thread that keeps the ledger has ended")
+}
+
+fn work(mut store: Store, orders: &mpsc::Receiver<Order>, whole: &Whole) {
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Apply(entries, done) => {
+                for (entry, responder) in entries {
+                    let answer = apply(&mut store, &entry);
+                    if let Some(responder) = responder {
+                        responder.send(answer);
+                    }
+                }
+                let _ = done.send(());
+            }
+            Order::Install(snapshot, done) => {
+                let _whole = whole.lock().expect("nobody panics while holding it");
+                if let Err(error) = store.install(snapshot.path()) {
+                    exit::now(LEDGER_FAILED, "installing a snapshot failed", Some(&error));
+                }
+                let _ = done.send(());
+            }
+            Order::Look(look) => look(&store),
+        }
+    }
+}
+
+fn apply(store: &mut Store, entry: &LogEntry) -> Answer {
+    let members = match &entry.payload {
+        EntryPayload::Membership(members) => Some(form::write_members(members)),
+        EntryPayload::Normal(_) | EntryPayload::Blank => None,
+    };
+    let batch = match &entry.payload {
+        EntryPayload::Normal(batch) => &*batch.0,
+        EntryPayload::Membership(_) | EntryPayload::Blank => &[],
+    };
+    let applied = store.apply(Entry {
+        at: position(&entry.log_id()),
+        batch,
+        members: members.as_deref(),
+    });
+    match applied {
+        Ok(outcomes) => Answer(outcomes),
+        Err(error) => exit::now(LEDGER_FAILED, "writing the ledger failed", Some(&error)),
+    }
+}
+
+/// What the ledger says of the group, in openraft's words.
+pub(super) fn read_applied(applied: Applied) -> Result<(Option<EntryId>, MembersAt), FormError> {
+    let members = match applied.members {
+        Some((at, bytes)) => {
+            let members = form::read_members(&bytes)?;
+            MembersAt::new(Some(entry_id(at)), members)
+        }
+        None => MembersAt::default(),
+    };
+    Ok((applied.position.map(entry_id), members))
+}
+
+fn snapshot_of((applied, file): (Applied, SnapshotFile)) -> io::Result<SnapshotOf> {
+    let (last_log_id, last_membership) = read_applied(applied).map_err(io::Error::other)?;
+    Ok(SnapshotOf {
+        meta: SnapshotMeta {
+            last_log_id,
+            last_membership,
+        },
+        snapshot: file,
+    })
+}
+
+impl RaftStateMachine<Types> for State {
+    type SnapshotData = SnapshotFile;
+    type SnapshotBuilder = Snapshots;
+
+    async fn applied_state(&mut self) -> Result<(Option<EntryId>, MembersAt), io::Error> {
+        let applied = self.thread.look(Store::applied).await?;
+        let applied = applied.map_err(io::Error::other)?;
+        read_applied(applied).map_err(io::Error::other)
+    }
+
+    async fn apply<Strm>(&mut self, entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut chunks = entries.try_ready_chunks(ENTRIES_AT_ONCE);
+        while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
+            let (done, wait) = oneshot::channel();
+            self.thread.order(Order::Apply(chunk, done))?;
+            wait.await.map_err(|_| thread_gone())?;
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Snapshots {
+        self.snapshots.clone()
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<Leader, u64, Member>,
+        snapshot: SnapshotFile,
+    ) -> Result<(), io::Error> {
+        let snapshots = self.snapshots.clone();
+        let kept = tokio::task::spawn_blocking(move || {
+            let applied = snapshots.keep(&snapshot)?;
+            Ok::<_, KeepError>((applied, snapshots.current()))
+        });
+        let (applied, current) = kept
+            .await
+            .map_err(io::Error::other)?
+            .map_err(io::Error::other)?;
+        if applied.position.map(entry_id) != meta.last_log_id {
+            return Err(io::Error::other(
+                "the snapshot does not go as far as its sender said",
+            ));
+        }
+        let (_, file) = current.expect("it has just been kept");
+        let (done, wait) = oneshot::channel();
+        self.thread.order(Order::Install(file, done))?;
+        wait.await.map_err(|_| thread_gone())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, io::Error> {
+        self.snapshots.current().map(snapshot_of).transpose()
+    }
+}
+
+impl RaftSnapshotBuilder<Types> for Snapshots {
+    type SnapshotData = SnapshotFile;
+
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf, io::Error> {
+        let snapshots = self.clone();
+        tokio::task::spawn_blocking(move || snapshots.make())
+            .await
+            .map_err(io::Error::other)?
+            .map_err(io::Error::other)
+            .and_then(snapshot_of)
+    }
+}

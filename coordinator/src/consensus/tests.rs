@@ -1,0 +1,7 @@
+//! The stores under openraft's own suite, which asks whether they keep its contract while they
+//! live; and groups of one and of three, of which the process is killed, the power cut, the files
+//! exchanged.
+
+mod group;
+mod members;
+mod stores;

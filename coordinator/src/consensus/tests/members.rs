@@ -1,0 +1,287 @@
+//! Three members in one process, with a network of channels that can be cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ledger::Store;
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, Raft};
+use protocol::Rules;
+use tempfile::TempDir;
+
+use super::super::snapshots::SnapshotFile;
+use super::super::state::State;
+use super::super::types::{SnapshotOf, Types, VoteCast};
+use super::super::{Begin, Group, GroupOptions, Member, ProposeError, Timers};
+use super::group::{batch, content, epoch, leads, propose};
+
+/// How long anything may take that a test waits for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Default)]
+struct Lan(Arc<Mutex<Cables>>);
+
+#[derive(Default)]
+struct Cables {
+    members: BTreeMap<u64, Raft<Types, State>>,
+    cut: BTreeSet<u64>,
+}
+
+/// A member's cables.
+struct Plug {
+    lan: Lan,
+    from: u64,
+}
+
+struct Link {
+    lan: Lan,
+    from: u64,
+    to: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cut off")]
+struct CutOff;
+
+fn cut_off() -> Unreachable<Types> {
+    Unreachable::new(&CutOff)
+}
+
+impl Link {
+    fn other_end(&self) -> Result<Raft<Types, State>, Unreachable<Types>> {
+        let cables = self.lan.0.lock().unwrap();
+        if cables.cut.contains(&self.from) || cables.cut.contains(&self.to) {
+            return Err(cut_off());
+        }
+        cables.members.get(&self.to).cloned().ok_or_else(cut_off)
+    }
+}
+
+impl RaftNetworkFactory<Types> for Plug {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: u64, _member: &Member) -> Link {
+        Link {
+            lan: self.lan.clone(),
+            from: self.from,
+            to: target,
+        }
+    }
+}
+
+impl RaftNetworkV2<Types> for Link {
+    type SnapshotData = SnapshotFile;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types>,
+        _option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let answer = self.other_end()?.append_entries(rpc).await;
+        answer.map_err(|_| RPCError::Unreachable(cut_off()))
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        _option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let answer = self.other_end()?.vote(rpc).await;
+        answer.map_err(|_| RPCError::Unreachable(cut_off()))
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        _option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let answer = self.other_end()?.pre_vote(rpc).await;
+        answer.map_err(|_| RPCError::Unreachable(cut_off()))
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteCast,
+        snapshot: SnapshotOf,
+        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let answer = self
+            .other_end()?
+            .install_full_snapshot(vote, snapshot)
+            .await;
+        answer.map_err(|_| StreamingError::Unreachable(cut_off()))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        _option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let answer = self.other_end()?.handle_transfer_leader(request).await;
+        answer.map_err(|_| RPCError::Unreachable(cut_off()))
+    }
+}
+
+struct House {
+    lan: Lan,
+    directories: BTreeMap<u64, TempDir>,
+    groups: BTreeMap<u64, Group>,
+}
+
+impl House {
+    /// Three voters, of which the first has led a ledger of its own before.
+    async fn of_three() -> House {
+        let directories: BTreeMap<u64, TempDir> = (1..=3)
+            .map(|node| (node, tempfile::tempdir().unwrap()))
+            .collect();
+        let first = GroupOptions::in_directory(directories[&1].path(), 1, Begin::Alone);
+        let mut store = Store::open(&first.ledger, Rules::all()).unwrap();
+        assert_eq!(epoch(&store.propose(&batch()).unwrap()), 2);
+        drop(store);
+        let mut house = House {
+            lan: Lan::default(),
+            directories,
+            groups: BTreeMap::new(),
+        };
+        house.start(1, Begin::Alone).await;
+        leads(&house.groups[&1]).await;
+        for node in [2, 3] {
+            house.start(node, Begin::Join).await;
+            let store = house.groups[&node].store();
+            let added = house.groups[&1].add(node, Member { store }).await;
+            added.unwrap();
+        }
+        let voters = house.groups[&1].set_voters([1, 2, 3].into());
+        voters.await.unwrap();
+        house
+    }
+
+    async fn start(&mut self, node: u64, begin: Begin) {
+        let directory = self.directories[&node].path();
+        let plug = Plug {
+            lan: self.lan.clone(),
+            from: node,
+        };
+        let mut options = GroupOptions::in_directory(directory, node, begin);
+        // The machine that tests may be busy; nobody is to be taken for dead for that.
+        options.timers = Timers {
+            heartbeat: Duration::from_millis(200),
+            election_min: Duration::from_millis(1500),
+            election_max: Duration::from_secs(3),
+        };
+        let group = Group::start_with(options, plug).await.unwrap();
+        let mut cables = self.lan.0.lock().unwrap();
+        cables.members.insert(node, group.raft.clone());
+        drop(cables);
+        self.groups.insert(node, group);
+    }
+
+    async fn stop(&mut self, node: u64) {
+        self.lan.0.lock().unwrap().members.remove(&node);
+        let group = self.groups.remove(&node).unwrap();
+        group.stop().await.unwrap();
+    }
+
+    /// Proposes to whoever of `nodes` leads; answers who that was, and the epoch.
+    async fn propose(&self, nodes: &[u64]) -> (u64, i64) {
+        loop {
+            let leader = self.leader(nodes).await;
+            match self.groups[&leader].propose(batch()).await {
+                Ok(outcomes) => return (leader, epoch(&outcomes)),
+                // It led a moment ago.
+                Err(ProposeError::NotLeading { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn cut(&self, node: Option<u64>) {
+        self.lan.0.lock().unwrap().cut = node.into_iter().collect();
+    }
+
+    /// Who leads among `nodes`, once one of them does.
+    async fn leader(&self, nodes: &[u64]) -> u64 {
+        let some = async {
+            loop {
+                for node in nodes {
+                    if self.groups[node].confirm(LIMIT).await.is_ok() {
+                        return *node;
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LIMIT, some).await.unwrap()
+    }
+
+    /// Waits until all that are there hold the same.
+    async fn agree(&self, leader: u64) {
+        let expected = content(&self.groups[&leader]).await;
+        let agreed = async {
+            for group in self.groups.values() {
+                while content(group).await != expected {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, agreed).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_join_hold_what_was_there_before_the_log() {
+    let mut house = House::of_three().await;
+    assert_eq!(propose(&house.groups[&1]).await, 4);
+    house.agree(1).await;
+    let (members, voters) = house.groups[&3].members();
+    assert_eq!(members[&3].store, house.groups[&3].store());
+    assert_eq!(voters, [1, 2, 3].into());
+
+    // Planned: the one that is told leads.
+    house.groups[&1].transfer(2).await.unwrap();
+    leads(&house.groups[&2]).await;
+    assert_eq!(house.propose(&[1, 2, 3]).await, (2, 6));
+    house.agree(2).await;
+
+    // One goes, another leads; it comes back and has everything.
+    house.stop(2).await;
+    let (leader, minted) = house.propose(&[1, 3]).await;
+    assert_eq!(minted, 8);
+    house.start(2, Begin::Join).await;
+    house.agree(leader).await;
+    for node in [1, 2, 3] {
+        house.stop(node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_lost() {
+    let house = House::of_three().await;
+    house.cut(Some(1));
+    let lost = house.groups[&1].propose(batch());
+    let others = async {
+        let (leader, minted) = house.propose(&[2, 3]).await;
+        assert_eq!(minted, 4);
+        assert!(
+            house.groups[&1]
+                .confirm(Duration::from_millis(50))
+                .await
+                .is_err()
+        );
+        house.cut(None);
+        leader
+    };
+    let (lost, leader) = tokio::join!(lost, others);
+    assert_eq!(lost, Err(ProposeError::Unknown));
+    house.agree(leader).await;
+    // Nothing of it was applied anywhere.
+    assert_eq!(house.propose(&[1, 2, 3]).await.1, 6);
+}

@@ -1,0 +1,216 @@
+use std::sync::Arc;
+
+use ledger::Store;
+use ledger::log::LogFile;
+use openraft::StorageError;
+use openraft::entry::{EntryPayload, RaftEntry};
+use openraft::storage::{IOFlushed, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
+use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::vote::RaftVote;
+use openraft::{RaftLogReader, RaftSnapshotBuilder};
+use protocol::Rules;
+use tempfile::TempDir;
+
+use super::super::log_store::LogStore;
+use super::super::snapshots::Snapshots;
+use super::super::spawn;
+use super::super::state::{State, Whole};
+use super::super::types::{Batch, EntryId, Leader, LogEntry, Types, VoteCast};
+
+struct Fresh;
+
+impl StoreBuilder<Types, LogStore, State, TempDir> for Fresh {
+    async fn build(&self) -> Result<(TempDir, LogStore, State), StorageError<Types>> {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, state) = open(&directory);
+        Ok((directory, log, state))
+    }
+}
+
+/// The two stores on a directory, with their threads.
+fn open(directory: &TempDir) -> (LogStore, State) {
+    let at = |name| directory.path().join(name);
+    let file = LogFile::open(&at("log.db"), "5eed").unwrap();
+    let (log, write) = LogStore::open(file, &at("log.db")).unwrap();
+    spawn("log", write).unwrap();
+    let store = Store::open_replica(&at("ledger.db"), Rules::all()).unwrap();
+    let snapshots = Snapshots::open(&at("snapshots"), &at("ledger.db")).unwrap();
+    let (state, work) = State::new(store, snapshots, Whole::default());
+    spawn("ledger", work).unwrap();
+    (log, state)
+}
+
+#[tokio::test]
+async fn openrafts_own_suite() {
+    Suite::test_all(Fresh).await.unwrap();
+}
+
+fn id(index: u64) -> EntryId {
+    let leader = Leader {
+        term: 1,
+        node_id: 1,
+    };
+    EntryId::new(leader, index)
+}
+
+/// An entry that weighs as much as a batch of `commands` and can be told from others.
+fn entry(index: u64, commands: usize) -> LogEntry {
+    let command = ledger::Command::EndSession(ledger::command::EndSession {
+        session: protocol::SessionId(index.cast_signed()),
+    });
+    let proposal = ledger::Proposal {
+        epoch: None,
+        at: protocol::WallMs(0),
+        command,
+    };
+    let batch: Arc<[_]> = std::iter::repeat_n(proposal, commands).collect();
+    LogEntry::new(id(index), EntryPayload::Normal(Batch(batch)))
+}
+
+async fn append(log: &mut LogStore, indexes: std::ops::Range<u64>, commands: usize) {
+    let entries: Vec<_> = indexes.map(|index| entry(index, commands)).collect();
+    log.blocking_append(entries).await.unwrap();
+}
+
+async fn read(log: &mut LogStore, range: std::ops::Range<u64>) -> Vec<LogEntry> {
+    log.try_get_log_entries(range).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_entry_is_read_before_it_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _state) = open(&directory);
+    for index in 0..50 {
+        log.append([entry(index, 1)], IOFlushed::noop())
+            .await
+            .unwrap();
+        assert_eq!(read(&mut log, index..index + 1).await, [entry(index, 1)]);
+        assert_eq!(
+            log.get_log_state().await.unwrap().last_log_id,
+            Some(id(index))
+        );
+    }
+}
+
+/// Far more than is held in memory: what is read comes from the file, from memory, or from both,
+/// and is the same.
+#[tokio::test]
+async fn what_is_old_is_read_from_the_file_and_what_is_new_from_memory() {
+    const EACH: usize = 500;
+    const ENTRIES: u64 = 200;
+    let directory = tempfile::tempdir().unwrap();
+    let (mut log, _state) = open(&directory);
+    append(&mut log, 0..ENTRIES, EACH).await;
+    append(&mut log, ENTRIES..ENTRIES + 1, EACH).await;
+    let held_from = log.held_from();
+    assert!(held_from > 100 && held_from < ENTRIES, "{held_from}");
+    for range in [
+        0..ENTRIES + 1,
+        0..10,
+        held_from - 3..held_from + 3,
+        held_from..held_from + 3,
+        held_from - 1..held_from,
+        ENTRIES - 1..ENTRIES + 50,
+        5..5,
+    ] {
+        let expected: Vec<_> = range
+            .clone()
+            .take_while(|index| *index <= ENTRIES)
+            .map(|index| entry(index, EACH))
+            .collect();
+        assert_eq!(read(&mut log, range.clone()).await, expected, "{range:?}");
+        // Some of it, bit by bit, is the same in the end.
+        let mut next = range.start;
+        while next < range.end.min(ENTRIES + 1) {
+            let some = log.limited_get_log_entries(next, range.end).await.unwrap();
+            assert_eq!(some[0].index(), next);
+            next += some.len() as u64;
+        }
+        use futures_util::StreamExt;
+        let stream = log.entries_stream(range.clone()).await;
+        let streamed: Vec<_> = stream.map(Result::unwrap).collect().await;
+        assert_eq!(streamed, expected, "{range:?}");
+    }
+    // What was taken back is gone from both.
+    log.truncate_after(Some(id(held_from - 5))).await.unwrap();
+    assert_eq!(read(&mut log, held_from - 6..held_from + 9).await.len(), 2);
+    append(&mut log, held_from - 4..held_from, 1).await;
+    log.purge(id(held_from - 2)).await.unwrap();
+    assert_eq!(read(&mut log, 0..ENTRIES).await, [entry(held_from - 1, 1)]);
+}
+
+#[tokio::test]
+async fn votes_and_entries_are_there_when_it_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let leader = Leader {
+        term: 9,
+        node_id: 3,
+    };
+    let vote = VoteCast::from_leader_id(leader, true);
+    {
+        let (mut log, _state) = open(&directory);
+        append(&mut log, 0..20, 3).await;
+        log.save_committed(Some(id(15))).await.unwrap();
+        log.save_vote(&vote).await.unwrap();
+        log.truncate_after(Some(id(17))).await.unwrap();
+        log.purge(id(4)).await.unwrap();
+    }
+    let (mut log, _state) = open(&directory);
+    let ends = log.get_log_state().await.unwrap();
+    assert_eq!(ends.last_purged_log_id, Some(id(4)));
+    assert_eq!(ends.last_log_id, Some(id(17)));
+    assert_eq!(log.read_vote().await.unwrap(), Some(vote));
+    assert_eq!(log.read_committed().await.unwrap(), Some(id(15)));
+    let expected: Vec<_> = (5..18).map(|index| entry(index, 3)).collect();
+    assert_eq!(read(&mut log, 0..99).await, expected);
+}
+
+/// What is committed may be known before it is written here, and a start must not look for it.
+#[tokio::test]
+async fn nothing_is_noted_as_committed_that_is_not_in_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let (mut log, _state) = open(&directory);
+        append(&mut log, 0..5, 1).await;
+        log.save_committed(Some(id(9))).await.unwrap();
+        log.save_vote(&VoteCast::new(1, 1)).await.unwrap();
+    }
+    let (mut log, _state) = open(&directory);
+    assert_eq!(log.read_committed().await.unwrap(), None);
+}
+
+async fn apply(state: &mut State, entries: Vec<LogEntry>) {
+    let entries = entries.into_iter().map(|entry| Ok((entry, None)));
+    state
+        .apply(futures_util::stream::iter(entries))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_outlives_the_process_and_one_that_is_cut_off_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("snapshots/snapshot.db");
+    {
+        let (_log, mut state) = open(&directory);
+        apply(&mut state, (0..3).map(|index| entry(index, 2)).collect()).await;
+        let mut builder = state.get_snapshot_builder().await;
+        let made = builder.build_snapshot().await.unwrap();
+        assert_eq!(made.meta.last_log_id, Some(id(2)));
+        apply(&mut state, vec![entry(3, 1)]).await;
+    }
+    let leftover = directory.path().join("snapshots/snapshot.new");
+    std::fs::write(&leftover, "half of it").unwrap();
+    {
+        let (_log, mut state) = open(&directory);
+        let current = state.get_current_snapshot().await.unwrap().unwrap();
+        assert_eq!(current.meta.last_log_id, Some(id(2)));
+        assert!(!leftover.exists());
+    }
+    let whole = std::fs::read(&place).unwrap();
+    std::fs::write(&place, &whole[..whole.len() - 5000]).unwrap();
+    let (_log, mut state) = open(&directory);
+    assert!(state.get_current_snapshot().await.unwrap().is_none());
+    assert!(!place.exists());
+    assert_eq!(state.applied_state().await.unwrap().0, Some(id(3)));
+}

@@ -1,0 +1,102 @@
+//! What openraft is told about Matins, and nothing it decides by itself.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ledger::log::Position;
+use ledger::{Outcome, Proposal};
+use openraft::impls::leader_id_adv::LeaderId;
+use openraft::{EntryPayload, LogId, Membership, StoredMembership};
+
+use super::snapshots::SnapshotFile;
+
+openraft::declare_raft_types!(
+    pub(super) Types:
+        D = Batch,
+        R = Answer,
+        NodeId = u64,
+        Node = Member,
+);
+
+pub(super) type Leader = LeaderId<u64, u64>;
+pub(super) type EntryId = LogId<Leader>;
+pub(super) type Payload = EntryPayload<Batch, u64, Member>;
+pub(super) type LogEntry = openraft::Entry<Leader, Payload>;
+pub(super) type VoteCast = openraft::Vote<Leader>;
+pub(super) type SnapshotOf = openraft::Snapshot<Leader, u64, Member, SnapshotFile>;
+pub(super) type Members = Membership<u64, Member>;
+pub(super) type MembersAt = StoredMembership<Leader, u64, Member>;
+
+/// What one entry of the log carries: commands that are applied in one transaction. Shared, because
+/// an entry is at the same time on its way to the disk, to the ledger and to the other members.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Batch(pub(super) Arc<[Proposal]>);
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} commands", self.0.len())
+    }
+}
+
+/// What became of a batch, one outcome for each command.
+#[derive(Debug)]
+pub(super) struct Answer(pub(super) Vec<Outcome>);
+
+/// Which data directory a member keeps: drawn with its log, never again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreId(u128);
+
+impl StoreId {
+    pub(super) fn draw() -> Result<StoreId, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(StoreId(u128::from_be_bytes(bytes)))
+    }
+}
+
+impl fmt::Display for StoreId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no id of a store: that is 32 hexadecimal digits")]
+pub struct StoreIdError(String);
+
+impl FromStr for StoreId {
+    type Err = StoreIdError;
+
+    fn from_str(text: &str) -> Result<StoreId, StoreIdError> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match u128::from_str_radix(text, 16) {
+            Ok(id) if digits => Ok(StoreId(id)),
+            _ => Err(StoreIdError(text.to_owned())),
+        }
+    }
+}
+
+/// A member of the group, as every member knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// A node whose disk was wiped has another one, and must not vote under the old name: it has
+    /// forgotten for whom it voted.
+    pub store: StoreId,
+}
+
+pub(super) fn position(id: &EntryId) -> Position {
+    Position {
+        index: id.index,
+        term: id.leader_id.term,
+        node: id.leader_id.node_id,
+    }
+}
+
+pub(super) fn entry_id(position: Position) -> EntryId {
+    let leader = LeaderId {
+        term: position.term,
+        node_id: position.node,
+    };
+    LogId::new(leader, position.index)
+}
