@@ -147,7 +147,7 @@ fn draw(svg: &mut String, panel: &Panel, curves: &Curves, length_s: f64) -> Resu
             for point in life {
                 let x = WIDTH * (point.at_s / length_s).min(1.0);
                 let y = HEIGHT * (1.0 - point.value / panel.unit / top);
-                write!(line, "{x:.1},{y:.1} ")?;
+                write!(line, "{x:.0},{y:.1} ")?;
             }
             writeln!(
                 svg,
