@@ -74,7 +74,10 @@ impl Sample {
             let data = at(&format!("data-{n}"));
             let output = data.join("output");
             let (outputs, data) = space(&data, &|path| path.starts_with(&output));
-            let (_, work) = space(&at(&supervisor_name(n)), &|_| false);
+            let supervisor = at(&supervisor_name(n));
+            // Working directories that will serve again: as many as there were attempts at once.
+            let spares = supervisor.join("spare");
+            let (_, work) = space(&supervisor, &|path| path.starts_with(&spares));
             self.add_space(&output_of(n), outputs);
             self.add_space(&disk_of(n), data.and(work));
         }
