@@ -82,8 +82,8 @@ fn memory_slack_kib(name: &str) -> f64 {
     match name {
         // SQLite keeps pages of a growing ledger up to a bound.
         COORDINATOR => 8_192.0,
-        // When long outputs are read, what the buffers took is not given back, once for each thread
-        // that has done it: steps of 2.5 MiB.
+        // It has taken 2.5 MiB at once up to twice in half an hour, and nothing between: see
+        // docs/BENCHMARKS.md.
         name if name.starts_with("host") => 8_192.0,
         _ => 512.0,
     }
