@@ -30,6 +30,10 @@ use crate::run::Input;
 
 /// The disk is looked at this often, and what lies on it every so many looks.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// Where more is too much than is removed at once, the next look comes sooner: outputs go faster than
+/// attempts can come.
+const BREATH: Duration = Duration::from_millis(500);
 const LOOKS_BETWEEN_SWEEPS: u32 = 12;
 
 /// Removed in one go; the rest follows at the next look.
@@ -130,11 +134,9 @@ pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender
                 Err(io::Error::other(error))
             }
         };
-        until_sweep = match &kept {
-            Ok(kept) if kept.more => 0,
-            _ if due => LOOKS_BETWEEN_SWEEPS - 1,
-            _ => until_sweep - 1,
-        };
+        let more = matches!(&kept, Ok(kept) if kept.more);
+        let rest;
+        (until_sweep, rest) = next_look(more, until_sweep);
         match kept {
             Ok(Kept { full, .. }) => {
                 if full.is_some() != told {
@@ -151,7 +153,16 @@ pub(crate) async fn run(directory: PathBuf, bounds: Bounds, inputs: mpsc::Sender
             }
             Err(error) => tracing::warn!(%error, "the disk with the output cannot be looked at"),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(rest).await;
+    }
+}
+
+/// How many looks come before the next that removes, after one with so many before it, and when.
+fn next_look(more: bool, until_sweep: u32) -> (u32, Duration) {
+    match until_sweep {
+        _ if more => (0, BREATH),
+        0 => (LOOKS_BETWEEN_SWEEPS - 1, LOOK),
+        _ => (until_sweep - 1, LOOK),
     }
 }
 
@@ -500,6 +511,15 @@ mod tests {
         fs::remove_dir_all(home.path()).unwrap();
         keep(home.path(), bounds, true, &mut shelf).unwrap();
         assert!(shelf.outputs.is_empty() && shelf.jobs.is_empty());
+    }
+
+    #[test]
+    fn what_is_too_much_goes_faster_than_attempts_come() {
+        assert_eq!(next_look(false, 0), (11, LOOK));
+        assert_eq!(next_look(false, 11), (10, LOOK));
+        assert_eq!(next_look(true, 0), (0, BREATH));
+        let each_second = REMOVED_AT_ONCE as f64 / BREATH.as_secs_f64();
+        assert!(each_second > 1_500.0, "{each_second} a second");
     }
 
     #[test]
