@@ -603,6 +603,41 @@ mod tests {
         );
     }
 
+    /// For its turn it may wait for as long as the outage was.
+    #[test]
+    fn what_catches_up_has_a_deadline_only_while_it_waits_for_a_condition() {
+        let mut bed = Bed::new();
+        bed.job_named("team/import", "");
+        let job = bed.job(
+            "overlap: allow\ncatch_up: { at_most: 2, concurrency: 1 }\n\
+             after: [{ job: team/import, latest_within: 1h }]",
+        );
+        bed.at = WallMs(9 * MINUTE);
+        let late = |minute| Decision::Run {
+            fire_time: WallMs(minute * MINUTE),
+            nominal: Vec::new(),
+            trigger: Trigger::CatchUp,
+            start_deadline: Some(DurationMs(MINUTE)),
+        };
+        bed.ok(Fire {
+            decisions: vec![late(1), late(2)],
+            ..fire(job, 1, WallMs(0), 2 * MINUTE, [])
+        });
+        let waits = [RunId(1), RunId(2)].map(|run| {
+            let shown = bed.store.run(run).unwrap().unwrap().run;
+            let waits = shown.waits_for.unwrap();
+            (waits.kind, waits.until)
+        });
+        let until = Some(WallMs(10 * MINUTE));
+        assert_eq!(
+            waits,
+            [
+                (api::RunWaitKind::After, until),
+                (api::RunWaitKind::CatchUpTurn, None)
+            ]
+        );
+    }
+
     #[test]
     fn without_turns_they_all_start_and_without_conditions_so_does_everything() {
         let mut bed = Bed::without(Rule::CatchUpTakesTurns);
