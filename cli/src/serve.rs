@@ -123,6 +123,9 @@ fn begin(
         .with_env_filter(filter)
         .with_writer(log)
         .with_ansi(io::stderr().is_terminal())
+        // Such an error would be printed to where nothing can be written, which panics: a full
+        // disk below a log must not end a supervisor, and the attempts with it.
+        .log_internal_errors(false)
         .init();
     match child.parent_pid {
         Some(parent) => live_with(Pid::from_raw(parent)),

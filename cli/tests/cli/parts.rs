@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::place::{Place, Said, is_alive, wait_for};
+use crate::place::{Place, Running, Said, is_alive, wait_for};
 
 /// A supervisor is there for as long as its host. Heap, stack, and every page of the program and
 /// its libraries that the loader had to write to, in KiB.
@@ -178,4 +178,20 @@ fn a_part_does_not_outlive_the_process_that_it_is_tied_to() {
     shell.kill().unwrap();
     shell.wait().unwrap();
     wait_for("the supervisor to end", || (!is_alive(pid)).then_some(()));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_nobody() {
+    let place = Place::new();
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = place.command(&["supervisor", "--dir", "s"]);
+    let mut supervisor = Running(command.stderr(full).spawn().unwrap());
+    // It logs before it listens.
+    let listens = || place.path("s/socket").exists().then_some(());
+    wait_for("the supervisor to listen", listens);
+    supervisor.signal("TERM");
+    assert_eq!(supervisor.wait(), Some(0));
 }
