@@ -1,7 +1,7 @@
 //! Hosts and what they share.
 
 use clap::{Args, Subcommand};
-use protocol::AgentName;
+use protocol::{AgentName, ResourceName};
 
 use super::{Asking, parse_reason};
 use crate::complete;
@@ -54,7 +54,7 @@ pub(crate) enum Resource {
     Set {
         /// Its name, as manifests write it under `needs.uses`
         #[arg(value_name = "NAME", add = complete::resources())]
-        name: String,
+        name: ResourceName,
         /// How many units all shards that run may hold together
         #[arg(value_name = "CAPACITY")]
         capacity: u32,
@@ -64,14 +64,14 @@ pub(crate) enum Resource {
     /// Show it
     Get {
         #[arg(value_name = "NAME", add = complete::resources())]
-        name: String,
+        name: ResourceName,
         #[command(flatten)]
         asking: Asking,
     },
     /// Forget it; refused while a job in force uses it
     Delete {
         #[arg(value_name = "NAME", add = complete::resources())]
-        name: String,
+        name: ResourceName,
         #[command(flatten)]
         asking: Asking,
     },

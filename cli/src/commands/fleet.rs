@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use protocol::AgentName;
 use protocol::api::{
     AgentAnswer, AgentDetail, AgentLease, CordonRequest, DeleteResourceRequest, DrainRequest,
     PutResourceRequest, Resource, RevokeAnswer, RevokeRequest, UncordonRequest,
 };
+use protocol::{AgentName, ResourceName};
 
 use crate::args::{self, Asking, Cordon, Drain, Uncordon};
 use crate::client::Client;
@@ -173,7 +173,10 @@ pub(crate) fn resource(what: &args::Resource) -> Result<(), Failure> {
             let client = asking.target.find()?;
             let all: Vec<Resource> = client.list_all("/api/v1/resources", &[])?;
             let known: Vec<&str> = all.iter().map(|r| r.resource.as_str()).collect();
-            match all.iter().find(|resource| resource.resource == *name) {
+            match all
+                .iter()
+                .find(|resource| resource.resource == name.as_str())
+            {
                 Some(resource) => show(asking, resource),
                 None => Err(Failure::failed(
                     format!("showing the resource {name}"),
@@ -214,6 +217,6 @@ fn tell(asking: &Asking, answer: &AgentAnswer) -> Result<(), Failure> {
     })
 }
 
-fn resource_path(name: &str) -> String {
+fn resource_path(name: &ResourceName) -> String {
     format!("/api/v1/resources/{name}")
 }
