@@ -164,7 +164,10 @@ impl Context<'_> {
 
     fn give_up(&mut self, run: &mut Run, never: Never) -> Result<(), Stop> {
         let title = self.title(&run.row)?;
-        let again = format!("to run what was skipped: `matins rerun {}`", run.row.run_id);
+        let again = format!(
+            "to run what was skipped: `matins rerun {} --reason WHY`",
+            run.row.run_id
+        );
         let (kind, reason, text) = match never {
             Never::Overlap { live } => (
                 AlertKind::OverlapSkipped,

@@ -185,7 +185,9 @@ impl Context<'_> {
         }
         if let Some(text) = given_up.text() {
             let name = name_of(self.conn, stretch.job_id)?;
-            let text = format!("{name}: {text}. To run one of them: `matins run {name} --at TIME`");
+            let text = format!(
+                "{name}: {text}. To run one of them: `matins run {name} --at TIME --reason WHY`"
+            );
             self.raise(AlertKind::GivenUp, On::Job(stretch.job_id), &text)?;
         }
         Ok(runs)

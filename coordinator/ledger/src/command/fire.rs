@@ -241,7 +241,7 @@ mod tests {
                     alert,
                     "overlap_skipped|2|run-3|team/job|team/job@1970-01-01T00:03:00Z (run-3) was \
                      skipped: run-1 was still live, and the overlap policy is forbid. See \
-                     `matins describe run-1`; to run what was skipped: `matins rerun run-3`"
+                     `matins describe run-1`; to run what was skipped: `matins rerun run-3 --reason WHY`"
                 );
                 assert_eq!(
                     bed.view("SELECT reason FROM runs WHERE run_id = 2"),
@@ -317,7 +317,7 @@ mod tests {
             [
                 "given_up|team/job: 6 instants after 1970-01-01T00:00:00Z through \
                  1970-01-01T00:07:00Z were given up. To run one of them: \
-                 `matins run team/job --at TIME`"
+                 `matins run team/job --at TIME --reason WHY`"
             ]
         );
         assert_eq!(
@@ -343,7 +343,7 @@ mod tests {
             [
                 "team/job: an unknown number of instants after 1970-01-01T00:00:00Z through \
                  1970-01-01T00:03:00Z were given up. To run one of them: \
-                 `matins run team/job --at TIME`"
+                 `matins run team/job --at TIME --reason WHY`"
             ]
         );
     }

@@ -24,7 +24,7 @@ impl SkipWaiting {
         context.update_run(&run)?;
         let title = context.title(&run.row)?;
         let text = format!(
-            "{title} was skipped: {reason}. To run it now: `matins rerun {}`",
+            "{title} was skipped: {reason}. To run it now: `matins rerun {} --reason WHY`",
             self.run_id
         );
         context.raise(AlertKind::StartDeadlinePassed, run.on(), &text)?;
@@ -63,7 +63,7 @@ mod tests {
             bed.view("SELECT kind, run, text FROM alert_view"),
             [
                 "start_deadline_passed|run-2|team/job@1970-01-01T00:02:00Z (run-2) was skipped: \
-                 its start deadline passed; overlap: in line behind run-1, which is ready. To run it now: `matins rerun run-2`"
+                 its start deadline passed; overlap: in line behind run-1, which is ready. To run it now: `matins rerun run-2 --reason WHY`"
             ]
         );
         assert!(matches!(
