@@ -110,7 +110,8 @@ fn begin(
     log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let filter = match env::var_os(LOG) {
-        None => EnvFilter::new("info"),
+        // What openraft calls worth an operator's eye is its own progress.
+        None => EnvFilter::new("info,openraft=warn"),
         Some(_) => EnvFilter::try_from_env(LOG).map_err(|error| {
             Failure::bad_input(
                 format!("reading {LOG}"),

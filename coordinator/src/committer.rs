@@ -1,4 +1,4 @@
-//! The thread that owns the ledger.
+//! The thread that puts batches into the log, and waits for what becomes of them.
 //!
 //! Group commit: while one batch is being written, everything that comes up waits, and becomes the
 //! next batch. A slow disk thus makes batches larger, not the queue longer.
@@ -7,11 +7,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use coordinator_core::ProposalId;
-use ledger::{Outcome, Proposal, Store};
+use ledger::{Command, Outcome, Proposal};
 
 use crate::clock::read_now;
 use crate::engine::{Engine, Input};
-use crate::exit::{self, LEDGER_FAILED};
+use crate::exit::{self, DEPOSED};
+use crate::member::Proposer;
 use crate::metrics::Metrics;
 
 /// Most commands in one batch.
@@ -20,8 +21,34 @@ pub(crate) const BATCH_MAX: usize = 4096;
 /// A command and what became of it.
 pub(crate) struct Committed {
     pub(crate) id: ProposalId,
-    pub(crate) proposal: Proposal,
     pub(crate) outcome: Outcome,
+    /// Shared with the log, which keeps it for the other members.
+    batch: Arc<[Proposal]>,
+    place: usize,
+}
+
+impl Committed {
+    /// A batch and its outcomes, command by command.
+    pub(crate) fn all(
+        ids: Vec<ProposalId>,
+        batch: &Arc<[Proposal]>,
+        outcomes: Vec<Outcome>,
+    ) -> Vec<Committed> {
+        assert_eq!(batch.len(), outcomes.len(), "one outcome for each command");
+        let committed = ids.into_iter().zip(outcomes).enumerate();
+        committed
+            .map(|(place, (id, outcome))| Committed {
+                id,
+                outcome,
+                batch: Arc::clone(batch),
+                place,
+            })
+            .collect()
+    }
+
+    pub(crate) fn command(&self) -> &Command {
+        &self.batch[self.place].command
+    }
 }
 
 /// Hands batches to the thread.
@@ -40,45 +67,34 @@ impl Committer {
 
 /// The work of the thread: ends when the [`Committer`] is dropped.
 pub(crate) fn prepare(
-    store: Store,
+    log: Proposer,
     engine: Engine,
     metrics: Arc<Metrics>,
 ) -> (Committer, impl FnOnce() + Send) {
     let (batches, arriving) = mpsc::channel();
     (Committer { batches }, move || {
-        write(store, &arriving, &engine, &metrics);
+        write(&log, &arriving, &engine, &metrics);
     })
 }
 
 fn write(
-    mut store: Store,
+    log: &Proposer,
     arriving: &mpsc::Receiver<Vec<(ProposalId, Proposal)>>,
     engine: &Engine,
     metrics: &Metrics,
 ) {
     while let Ok(batch) = arriving.recv() {
         let (ids, proposals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let proposals: Arc<[Proposal]> = proposals.into();
         metrics.note_batch_begun(read_now().boot);
         let begun = Instant::now();
-        match store.propose(&proposals) {
+        match log.propose(Arc::clone(&proposals)) {
             Ok(outcomes) => {
                 metrics.note_batch_written(proposals.len(), begun.elapsed());
-                assert_eq!(ids.len(), outcomes.len(), "one outcome for each command");
-                let committed = ids
-                    .into_iter()
-                    .zip(proposals)
-                    .zip(outcomes)
-                    .map(|((id, proposal), outcome)| Committed {
-                        id,
-                        proposal,
-                        outcome,
-                    })
-                    .collect();
-                engine.send(Input::Committed(committed));
+                engine.send(Input::Committed(Committed::all(ids, &proposals, outcomes)));
             }
-            // Nobody knows what is on the disk now, and a second fsync would claim success
-            // without having written what the first one lost. Only a new start reads the truth.
-            Err(error) => exit::now(LEDGER_FAILED, "writing the ledger failed", Some(&error)),
+            // What became of the batch is for the next leader to say, which reads the truth.
+            Err(error) => exit::now(DEPOSED, "this node does not lead its group", Some(&error)),
         }
     }
 }

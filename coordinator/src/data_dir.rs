@@ -4,6 +4,9 @@
 //! |---|---|
 //! | `lock` | locked while a coordinator runs on the directory; names its process |
 //! | `ledger.db` | the ledger |
+//! | `log.db` | the replicated log, which the ledger follows |
+//! | `snapshots/` | a copy of the ledger, for members that are far behind |
+//! | `reserve` | room on the disk, given up when it is full |
 //! | `api-token` | the secret that every request to the API must carry |
 //! | `api.json` | where the API listens, and the token; there while it listens |
 
@@ -16,11 +19,15 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
+use crate::consensus::{Begin, GroupOptions};
 use crate::token::{ApiToken, TokenError};
 
 const LOCK_FILE: &str = "lock";
 /// The ledger, in the data directory of a coordinator.
 pub const LEDGER_FILE: &str = "ledger.db";
+/// Number of the node that has no others.
+const ONLY_NODE: u64 = 1;
+
 const TOKEN_FILE: &str = "api-token";
 const API_FILE: &str = "api.json";
 
@@ -93,14 +100,17 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// The ledger's file, there and private: SQLite gives the files beside it the same mode. An
-    /// empty file is an empty database.
-    pub(crate) fn ledger(&self) -> Result<PathBuf, DataDirError> {
-        let path = self.path.join(LEDGER_FILE);
-        match open_private(&path) {
-            Ok(_) => Ok(path),
-            Err(source) => Err(DataDirError::Write { path, source }),
+    /// The files of a group of one, there and private: SQLite gives the files beside them the same
+    /// mode. An empty file is an empty database.
+    pub(crate) fn group(&self) -> Result<GroupOptions, DataDirError> {
+        let options = GroupOptions::in_directory(&self.path, ONLY_NODE, Begin::Alone);
+        for path in [&options.ledger, &options.log] {
+            open_private(path).map_err(|source| DataDirError::Write {
+                path: path.clone(),
+                source,
+            })?;
         }
+        Ok(options)
     }
 
     /// The API's token, drawn when it is first asked for.

@@ -367,6 +367,7 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::thread;
 
     use coordinator_core::Config;
@@ -378,10 +379,17 @@ mod tests {
 
     use super::*;
     use crate::committer;
+    use crate::consensus::{Begin, GroupOptions};
+    use crate::member::Member;
 
-    /// A scheduler on a ledger in memory, without any agent.
-    fn start() -> (Engine, [thread::JoinHandle<()>; 2]) {
-        let store = Store::open_in_memory(Rules::all()).unwrap();
+    /// A scheduler on a group of one, without any agent.
+    fn start(directory: &Path) -> (Engine, [thread::JoinHandle<()>; 2]) {
+        let options = GroupOptions::in_directory(directory, 1, Begin::Alone);
+        let member = run(Member::start(options)).unwrap();
+        run(member.lead()).unwrap();
+        let set = run(member.group().look(Store::working_set))
+            .unwrap()
+            .unwrap();
         let config = Config {
             node: "c1".to_owned(),
             incarnation: Incarnation(1),
@@ -393,13 +401,17 @@ mod tests {
             },
             clock: Thresholds::default(),
         };
-        let set = store.working_set().unwrap();
         let core = Core::new(config, set, read_now(), Rules::all());
         let (engine, inbox) = channel();
         let metrics = Arc::new(Metrics::default());
-        let (committer, write) = committer::prepare(store, engine.clone(), Arc::clone(&metrics));
+        let (committer, write) =
+            committer::prepare(member.proposer(), engine.clone(), Arc::clone(&metrics));
         let roster = Arc::new(Roster::default());
         let scheduler = Scheduler::new(core, inbox, committer, roster, metrics);
+        let write = move || {
+            write();
+            run(member.stop());
+        };
         let threads = [thread::spawn(write), thread::spawn(move || scheduler.run())];
         (engine, threads)
     }
@@ -434,7 +446,8 @@ run: {{ exec: [\"/bin/true\"] }}"
 
     #[test]
     fn a_request_is_answered_when_it_is_committed_and_none_after_the_stop() {
-        let (engine, threads) = start();
+        let directory = tempfile::tempdir().unwrap();
+        let (engine, threads) = start(directory.path());
         run(async {
             assert!(engine.leads().await);
             let done = engine.request(put("t/a")).await.unwrap();

@@ -7,7 +7,7 @@
 //!  agents ══QUIC══ reader/writer tasks ──▶ inputs ──▶ engine thread: Core ──▶ proposals
 //!  people ──HTTP── handlers ─── requests ─▶   ▲              │                    │
 //!                      │                      │           effects              committer
-//!                      │                      └── outcomes ──┼───────────── thread: Store
+//!                      │                      └── outcomes ──┼──── Group: log.db, then Store
 //!                      └──── read-only ── Readers            ▼                    │
 //!                                            ▲        agents' queues          ledger.db
 //!                                            └────────────────────────────────────┘
@@ -17,7 +17,7 @@
 //! committer writes what has come up since its last batch as the next one. An effect leaves only
 //! after the outcome that caused it.
 //!
-//! **Invariant:** nothing is retried on the ledger. An error there ends the process with
+//! **Invariant:** nothing is retried on the log or the ledger. An error there ends the process with
 //! [`LEDGER_FAILED`], and the next start reads what is true.
 
 mod agents;
@@ -28,6 +28,7 @@ pub mod consensus;
 mod data_dir;
 mod engine;
 mod exit;
+mod member;
 mod metrics;
 mod narrate;
 mod process;

@@ -139,7 +139,7 @@ impl Metrics {
                     self.note_run(before, run);
                 }
             }
-            self.note_attempts(before, &committed.proposal.command, done, now);
+            self.note_attempts(before, committed.command(), done, now);
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn tell(before: &WorkingSet, batch: &[Committed]) {
     };
     for committed in batch {
         narrator.learn(&committed.outcome);
-        narrator.tell_of_command(&committed.proposal.command, &committed.outcome);
+        narrator.tell_of_command(committed.command(), &committed.outcome);
         narrator.tell_of_runs(&committed.outcome);
     }
 }

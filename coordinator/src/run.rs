@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use coordinator_core::clock::Thresholds;
 use coordinator_core::{Config, Core};
-use ledger::{Store, StoreError};
+use ledger::StoreError;
 use protocol::message::Incarnation;
 use protocol::{Lifetime, Rules};
 use tokio::net::TcpListener;
@@ -23,8 +23,10 @@ use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
 use crate::clock::{read_boot_id, read_now};
 use crate::committer;
+use crate::consensus::GroupError;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::engine::{self, Engine, Input, REQUEST_LIMIT, Scheduler};
+use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::roster::Roster;
 use crate::token::ApiToken;
@@ -63,7 +65,13 @@ pub enum CoordinatorError {
     DataDir(#[from] DataDirError),
     #[error("loading the coordinator's identity")]
     Identity(#[from] IdentityError),
-    #[error("opening the ledger")]
+    #[error("taking part in the group")]
+    Group(#[from] GroupError),
+    #[error("this node does not come to lead its group; the log before this says why")]
+    NoLead,
+    #[error("reaching the ledger")]
+    Look(#[source] io::Error),
+    #[error("reading the ledger")]
     Ledger(#[from] StoreError),
     #[error("listening for agents")]
     Agents(#[from] ListenError),
@@ -120,19 +128,21 @@ pub async fn run_until(
     let identity = Identity::load(&options.identity_dir)?;
     let data = DataDir::open(&options.data_dir)?;
     let token = data.token()?;
-    let ledger = data.ledger()?;
-    let store = Store::open(&ledger, Rules::all())?;
+    let files = data.group()?;
+    let ledger = files.ledger.clone();
+    let member = Member::start(files).await?;
     let agents = Listener::bind(options.agents_addr, &identity, Role::Agent)?;
     let (listener, api_address) = bind_api(options.api_addr).await?;
 
     let roster = Arc::new(Roster::default());
     let threads = Threads::start(
-        store,
+        member,
         &options.node,
         identity.lifetime(),
         options.clock,
         Arc::clone(&roster),
-    )?;
+    )
+    .await?;
     let api = Api {
         engine: threads.engine.clone(),
         readers: Readers::new(ledger),
@@ -208,42 +218,53 @@ struct Threads {
     metrics: Arc<Metrics>,
     scheduler: Thread,
     committer: Thread,
+    member: Member,
 }
 
-struct Thread {
+pub(crate) struct Thread {
     name: &'static str,
     /// Ready when the thread has ended, however.
-    ended: oneshot::Receiver<()>,
+    pub(crate) ended: oneshot::Receiver<()>,
 }
 
 impl Threads {
-    fn start(
-        store: Store,
+    async fn start(
+        member: Member,
         node: &str,
         certificate: Lifetime,
         clock: Thresholds,
         roster: Arc<Roster>,
     ) -> Result<Threads, CoordinatorError> {
+        member.lead().await?;
         let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
+        let named = node.to_owned();
+        let (last_clock, set) = member
+            .group()
+            .look(move |store| {
+                Ok::<_, StoreError>((store.last_clock(&named)?, store.working_set()?))
+            })
+            .await
+            .map_err(CoordinatorError::Look)??;
         let config = Config {
             node: node.to_owned(),
             incarnation: Incarnation(incarnation),
             boot_id: read_boot_id().map_err(CoordinatorError::BootId)?,
-            last_clock: store.last_clock(node)?,
+            last_clock,
             certificate,
             clock,
         };
-        let set = store.working_set()?;
         let core = Core::new(config, set, read_now(), Rules::all());
         let (engine, inbox) = engine::channel();
         let metrics = Arc::new(Metrics::default());
-        let (committer, write) = committer::prepare(store, engine.clone(), Arc::clone(&metrics));
+        let (committer, write) =
+            committer::prepare(member.proposer(), engine.clone(), Arc::clone(&metrics));
         let scheduler = Scheduler::new(core, inbox, committer, roster, Arc::clone(&metrics));
         Ok(Threads {
             committer: Thread::start("committer", write)?,
             scheduler: Thread::start("scheduler", move || scheduler.run())?,
             engine,
             metrics,
+            member,
         })
     }
 
@@ -252,6 +273,7 @@ impl Threads {
         let name = tokio::select! {
             _ = &mut self.scheduler.ended => self.scheduler.name,
             _ = &mut self.committer.ended => self.committer.name,
+            _ = &mut self.member.thread.ended => self.member.thread.name,
         };
         CoordinatorError::Died { name }
     }
@@ -263,6 +285,7 @@ impl Threads {
             // An end is an end, by return or by panic.
             let _ = self.scheduler.ended.await;
             let _ = self.committer.ended.await;
+            self.member.stop().await;
         };
         if timeout(STOP_LIMIT, ended).await.is_err() {
             tracing::warn!("the ledger's last batch does not come back; going without it");
@@ -271,7 +294,7 @@ impl Threads {
 }
 
 impl Thread {
-    fn start(
+    pub(crate) fn start(
         name: &'static str,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Thread, CoordinatorError> {

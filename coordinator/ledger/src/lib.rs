@@ -13,8 +13,7 @@
 //!
 //! [`Store::propose`] is the whole interface for writing where one machine keeps the ledger for
 //! itself. Where a group keeps it, a replicated log takes its place: [`log`] is that log's file,
-//! [`Store::apply`] applies its entries, [`snapshot`] copies the whole. The coordinator does not run
-//! on it yet.
+//! [`Store::apply`] applies its entries, [`snapshot`] copies the whole.
 
 mod admission;
 mod again;

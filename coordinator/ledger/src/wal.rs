@@ -12,7 +12,7 @@ use rusqlite::Connection;
 
 /// How long a writer waits for a checkpoint that is about to begin the write-ahead log anew, which
 /// takes as long as the disk takes for one sync and the pages since the checkpoint before.
-const BUSY_LIMIT: Duration = Duration::from_secs(30);
+const BUSY_LIMIT: Duration = Duration::from_secs(5);
 
 /// Opens or creates a file whose write-ahead log is carried home by a [`Checkpointer`] only.
 pub(crate) fn open_wal(path: &Path) -> rusqlite::Result<Connection> {

@@ -23,7 +23,8 @@
 //! yet; only a quorum confirmed after the moment in question, and the epoch that the ledger hands
 //! out, are safe to act on.
 //!
-//! The coordinator does not run on it yet: its committer still writes to a ledger of its own.
+//! The coordinator is a group of one so far: for more there is no network yet, and nobody calls what
+//! changes the members or hands the lead over.
 
 mod checkpoints;
 mod form;

@@ -56,15 +56,8 @@ impl Teller {
         };
         let proposals: Vec<Proposal> = commands.into_iter().map(proposal).collect();
         let outcomes = self.store.propose(&proposals).unwrap();
-        let batch: Vec<Committed> = proposals
-            .into_iter()
-            .zip(outcomes)
-            .map(|(proposal, outcome)| Committed {
-                id: ProposalId(0),
-                proposal,
-                outcome,
-            })
-            .collect();
+        let ids = vec![ProposalId(0); proposals.len()];
+        let batch = Committed::all(ids, &proposals.into(), outcomes);
         tell(&self.set, &batch);
         batch
             .into_iter()

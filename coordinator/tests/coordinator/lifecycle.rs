@@ -123,6 +123,10 @@ fn secrets_are_private() {
         "lock",
         "ledger.db",
         "ledger.db-wal",
+        "log.db",
+        "log.db-wal",
+        "snapshots/snapshot.db",
+        "reserve",
     ] {
         let mode = fs::metadata(house.data().join(file))
             .unwrap()
@@ -147,7 +151,7 @@ fn a_signal_ends_it_in_order() {
 }
 
 #[test]
-fn a_ledger_that_cannot_be_written_ends_the_process() {
+fn a_log_that_cannot_be_written_ends_the_process() {
     let house = House::new();
     let mut child = spawn(&house);
     let (url, token) = read_api_file(&house.data()).unwrap();
@@ -155,7 +159,7 @@ fn a_ledger_that_cannot_be_written_ends_the_process() {
     let shm = OpenOptions::new()
         .read(true)
         .write(true)
-        .open(house.data().join("ledger.db-shm"))
+        .open(house.data().join("log.db-shm"))
         .unwrap();
     const WRITER: i64 = 120;
     let lock = libc::flock {
