@@ -221,20 +221,34 @@ impl LogWrite<'_> {
         Ok(())
     }
 
-    /// Removes every entry up to and with `through` from the front; the log may end before it.
-    pub fn purge(&mut self, through: Position) -> Result<(), LogError> {
-        self.transaction
-            .execute(
-                "DELETE FROM entries WHERE idx <= ?1",
-                [through.index.cast_signed()],
+    /// Removes entries up to and with `through` from the front; the log may end before it. At most
+    /// `entries_max` of them, since a large one takes its time: answers whether that was all.
+    pub fn purge(&mut self, through: Position, entries_max: u32) -> Result<bool, LogError> {
+        let far = self
+            .transaction
+            .prepare_cached(
+                "SELECT idx, term, node FROM entries WHERE idx < ?1 ORDER BY idx LIMIT 1 OFFSET ?2",
             )
+            .and_then(|mut far| {
+                far.query_row(
+                    params![through.index.cast_signed(), entries_max.saturating_sub(1)],
+                    |row| position(row, 0),
+                )
+                .optional()
+            })
+            .map_err(read_error)?
+            .flatten();
+        let step = far.unwrap_or(through);
+        self.transaction
+            .prepare_cached("DELETE FROM entries WHERE idx <= ?1")
+            .and_then(|mut delete| delete.execute([step.index.cast_signed()]))
             .map_err(write_error)?;
         self.head(
             "UPDATE head SET purged_index = ?1, purged_term = ?2, purged_node = ?3",
-            position_params(&through),
+            position_params(&step),
         )?;
-        self.last = self.last.max(Some(through.index));
-        Ok(())
+        self.last = self.last.max(Some(step.index));
+        Ok(far.is_none())
     }
 
     /// The index at which the log ends with what was written so far.

@@ -130,7 +130,7 @@ pub(super) fn settle(
 
 fn begin_log(log: &mut LogFile, node: u64) -> Result<(), LogError> {
     let mut write = log.begin()?;
-    write.purge(beginning(node))?;
+    write.purge(beginning(node), 1)?;
     write.commit()
 }
 

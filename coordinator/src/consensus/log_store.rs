@@ -34,6 +34,9 @@ const COMMANDS_HELD: usize = 32_768;
 /// Orders that become one transaction.
 const ORDERS_AT_ONCE: usize = 64;
 
+/// Entries purged in one transaction; each may be a megabyte.
+const PURGED_AT_ONCE: u32 = 16;
+
 /// Bytes read from the file in one go.
 const BYTES_AT_ONCE: usize = 8 << 20;
 
@@ -69,7 +72,8 @@ enum Order {
     Vote(VoteCast, oneshot::Sender<()>),
     Append(Vec<LogEntry>, IOFlushed<Types>),
     TruncateAfter(Option<EntryId>, oneshot::Sender<()>),
-    Purge(EntryId, oneshot::Sender<()>),
+    /// Some of it; the flag becomes true when that was all.
+    Purge(EntryId, bool, oneshot::Sender<bool>),
 }
 
 impl LogStore {
@@ -139,7 +143,7 @@ impl LogStore {
             .map_err(io::Error::other)
     }
 
-    async fn ordered(&self, order: impl FnOnce(oneshot::Sender<()>) -> Order) -> io::Result<()> {
+    async fn ordered<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> io::Result<T> {
         let (done, wait) = oneshot::channel();
         self.order(order(done))?;
         wait.await.map_err(|_| writer_gone())
@@ -321,7 +325,9 @@ fn write_once(
             Order::TruncateAfter(last, _) => {
                 write.truncate_after(last.as_ref().map(|last| last.index))?;
             }
-            Order::Purge(through, _) => write.purge(position(through))?,
+            Order::Purge(through, all, _) => {
+                *all = write.purge(position(through), PURGED_AT_ONCE)?;
+            }
         }
     }
     // A hint that spares a start some waiting. It need not be the newest, but must not name what is
@@ -342,8 +348,11 @@ fn tell(order: Order, shared: &Shared) {
             done.io_completed(Ok(()));
         }
         // Nobody waits any more where the group is being stopped.
-        Order::Vote(_, done) | Order::TruncateAfter(_, done) | Order::Purge(_, done) => {
+        Order::Vote(_, done) | Order::TruncateAfter(_, done) => {
             let _ = done.send(());
+        }
+        Order::Purge(_, all, done) => {
+            let _ = done.send(all);
         }
     }
 }
@@ -458,7 +467,11 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, through: EntryId) -> Result<(), io::Error> {
-        self.ordered(|done| Order::Purge(through, done)).await?;
+        // In steps, between which others are written: nobody is to wait for the end of it.
+        while !self
+            .ordered(|done| Order::Purge(through, false, done))
+            .await?
+        {}
         self.shared.held().purge(&through);
         Ok(())
     }

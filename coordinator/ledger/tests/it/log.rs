@@ -66,7 +66,7 @@ fn what_was_written_is_there_when_it_is_opened_again() {
         write.vote(vote).unwrap();
         write.truncate_after(Some(7)).unwrap();
         write.append(at(8), &payload(8)).unwrap();
-        write.purge(at(2)).unwrap();
+        write.purge(at(2), u32::MAX).unwrap();
         write.committed(at(6)).unwrap();
         write.commit().unwrap();
     }
@@ -79,6 +79,25 @@ fn what_was_written_is_there_when_it_is_opened_again() {
     assert_eq!(head.committed, Some(at(6)));
     assert_eq!(head.last, Some(at(8)));
     assert_eq!(indexes(&path), [3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn a_purge_goes_in_steps_from_the_front() {
+    let (_directory, path) = directory();
+    let mut log = open(&path);
+    append(&mut log, 10..30);
+    let mut ends = Vec::new();
+    loop {
+        let mut write = log.begin().unwrap();
+        let all = write.purge(at(25), 7).unwrap();
+        write.commit().unwrap();
+        ends.push(log.head().unwrap().purged.unwrap().index);
+        if all {
+            break;
+        }
+    }
+    assert_eq!(ends, [16, 23, 25]);
+    assert_eq!(indexes(&path), [26, 27, 28, 29]);
 }
 
 #[test]
@@ -118,7 +137,7 @@ fn a_log_never_gets_a_hole() {
             write.truncate_after(*truncated).unwrap();
         }
         if let Some(purged) = purged {
-            write.purge(at(*purged)).unwrap();
+            write.purge(at(*purged), u32::MAX).unwrap();
         }
         write.commit().unwrap();
         for wrong in [*next - 1, *next + 1] {

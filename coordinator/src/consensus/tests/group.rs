@@ -236,7 +236,7 @@ fn purge_log(path: &Path, index: u64) {
         term: 1,
         node: 1,
     };
-    write.purge(through).unwrap();
+    write.purge(through, u32::MAX).unwrap();
     write.commit().unwrap();
 }
 
