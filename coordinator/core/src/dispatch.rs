@@ -63,6 +63,13 @@ pub struct Exhausted {
     pub behind_another: bool,
 }
 
+impl Exhausted {
+    /// Nothing that is given back would be enough.
+    pub(crate) fn is_beyond_capacity(&self) -> bool {
+        self.wanted > self.capacity.unwrap_or(0)
+    }
+}
+
 /// What a pending shard waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waits {
@@ -170,6 +177,11 @@ impl fmt::Display for Exhausted {
                 f,
                 "resource `{name}`: {in_use} of {capacity} in use, and a shard before it waits for more"
             ),
+            Some(capacity) if self.is_beyond_capacity() => write!(
+                f,
+                "resource `{name}`: it needs {wanted}, and the capacity is {capacity}: \
+                 `matins resource set {name} {wanted}`, or let the job ask for less"
+            ),
             Some(capacity) => write!(
                 f,
                 "resource `{name}`: {in_use} of {capacity} in use, it needs {wanted}"
@@ -250,6 +262,7 @@ mod tests {
             exhausted: vec![
                 exhausted(Some(16), false),
                 exhausted(Some(32), true),
+                exhausted(Some(3), false),
                 exhausted(None, false),
             ],
             ..Report::default()
@@ -259,6 +272,8 @@ mod tests {
             "1 host considered: 1 with a free slot; \
              resource `ledger-db`: 16 of 16 in use, it needs 4; \
              resource `ledger-db`: 16 of 32 in use, and a shard before it waits for more; \
+             resource `ledger-db`: it needs 4, and the capacity is 3: \
+             `matins resource set ledger-db 4`, or let the job ask for less; \
              there is no resource `ledger-db`: make it with `matins resource set ledger-db CAPACITY`"
         );
     }

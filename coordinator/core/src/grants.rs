@@ -191,17 +191,19 @@ impl Core {
         }
         let (_, place) = best.ok_or(Obstacle::NoHost)?;
         match self.want_of_resources(order, demand) {
+            Some(exhausted) if exhausted.is_beyond_capacity() => Err(Obstacle::BeyondCapacity),
             Some(exhausted) => Err(Obstacle::Exhausted(exhausted.resource)),
             None => Ok(place),
         }
     }
 
-    /// The first of what it needs of which too little is left for it.
+    /// What it needs of which too little is left for it: first of all that of which there is too
+    /// little altogether, since no end of another shard helps there.
     fn want_of_resources(&self, order: Order, demand: &Demand) -> Option<Exhausted> {
         if demand.uses.is_empty() || !self.rules.on(Rule::ResourcesBounded) {
             return None;
         }
-        demand.uses.iter().find_map(|(name, wanted)| {
+        let wants = demand.uses.iter().filter_map(|(name, wanted)| {
             let row = self.set.resources.get(name);
             let taking = self.grants.taking.get(name).copied().unwrap_or(0);
             let in_use = row.map_or(0, |row| row.in_use) + taking;
@@ -215,7 +217,10 @@ impl Core {
                 capacity,
                 behind_another,
             })
-        })
+        });
+        let wants: Vec<Exhausted> = wants.collect();
+        let beyond = wants.iter().find(|want| want.is_beyond_capacity());
+        beyond.or_else(|| wants.first()).cloned()
     }
 
     /// More of a resource may be left than before.
@@ -367,6 +372,15 @@ impl Core {
                     .any(|&(_, resting)| resting == key);
             if !in_hand && !in_line.contains(&key) {
                 return Err(format!("{key:?} waits for a place and is not in line"));
+            }
+        }
+        for name in self.queue.line.kept() {
+            let in_use = self.set.resources.get(name).map_or(0, |row| row.in_use);
+            if in_use == 0 && !self.grants.taking.contains_key(name) {
+                let name = name.as_str();
+                return Err(format!(
+                    "`{name}` is kept for a shard, and nobody has any of it"
+                ));
             }
         }
         for demand in self.queue.line.blocked().filter(|d| d.uses.is_empty()) {

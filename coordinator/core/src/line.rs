@@ -8,7 +8,8 @@
 //!
 //! What shards share is given in the order of the line. A shard that wants more of a resource than
 //! is left keeps those behind it from taking the rest: otherwise a stream of small ones would keep
-//! a large one waiting for ever.
+//! a large one waiting for ever. One that wants more than there is at all keeps nobody: however much
+//! is given back, it would not be enough.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,8 @@ pub(crate) enum Obstacle {
     NoHost,
     /// Too little of this is left.
     Exhausted(ResourceName),
+    /// It asks for more of something than there is at all.
+    BeyondCapacity,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +144,9 @@ impl Line {
 
     /// The first of this lane cannot be placed, nor can any of it.
     pub(crate) fn block(&mut self, demand: &Arc<Demand>, obstacle: Obstacle) {
+        if obstacle == Obstacle::BeyondCapacity {
+            self.let_pass(demand);
+        }
         let Some(lane) = self.lanes.get_mut(demand).filter(|lane| !lane.blocked) else {
             return;
         };
@@ -152,6 +158,19 @@ impl Line {
         if let Obstacle::Exhausted(resource) = obstacle {
             let first = self.waits_for.entry(resource).or_insert(head);
             *first = head.min(*first);
+        }
+    }
+
+    /// Nobody of this lane keeps others from anything any more.
+    fn let_pass(&mut self, demand: &Demand) {
+        for (resource, _) in &demand.uses {
+            let first = self.waits_for.get(resource);
+            let lane = self.lanes.get(demand);
+            if let (Some(first), Some(lane)) = (first, lane)
+                && lane.waiting.contains(first)
+            {
+                self.open_for_resource(resource);
+            }
         }
     }
 
@@ -181,6 +200,11 @@ impl Line {
     pub(crate) fn all(&self) -> impl Iterator<Item = Key> + '_ {
         let waiting = self.lanes.values().flat_map(|lane| &lane.waiting);
         waiting.map(Order::key)
+    }
+
+    /// What somebody keeps those behind from: for checks.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &ResourceName> {
+        self.waits_for.keys()
     }
 
     /// Demands of which nobody is tried at present: for checks.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use coordinator_core::Request;
 use ledger::RunState;
 use ledger::command::{AlertKind, Command};
 use protocol::attempt::{AttemptOutcome, Trigger};
@@ -279,6 +280,75 @@ fn a_person_hears_of_what_is_ready_for_an_hour_be_it_late_or_not() {
         assert!(!told(&bench));
         bench.stand_still(2 * MINUTE);
         assert!(told(&bench), "catches up: {catches_up}");
+    }
+}
+
+fn set(resource: &str, capacity: u32) -> Request {
+    Request::PutResource {
+        resource: resource.parse().unwrap(),
+        capacity,
+        by: "ada".to_owned(),
+    }
+}
+
+/// However it came to want more than there is: whether its line was empty or taken, and whichever
+/// of what it needs was made less.
+#[test]
+fn who_wants_more_than_there_is_keeps_nobody_from_the_rest() {
+    for (held, reduced) in [(false, "lock"), (true, "lock"), (true, "db")] {
+        let mut bench = Bench::new();
+        for resource in ["db", "lock"] {
+            bench.asked(set(resource, 2)).unwrap();
+        }
+        bench.job("t/first", "needs: { uses: { lock: 1 } }");
+        bench.job(
+            "t/hi",
+            "priority: 90\nneeds: { uses: { db: 2, lock: 2 }, labels: [ssd] }",
+        );
+        bench.job("t/lo", "needs: { uses: { lock: 1 } }");
+        let h1 = bench.attach_as(
+            "h1",
+            Attach {
+                labels: vec!["ssd".parse().unwrap()],
+                ..attach(&[])
+            },
+        );
+        let holder = held.then(|| bench.run("t/first"));
+        if held {
+            bench.run("t/hi");
+            let lo = bench.run("t/lo");
+            assert_eq!(bench.holder(lo, 0), None, "what is left is kept for hi");
+            bench.asked(set(reduced, 1)).unwrap();
+            if reduced == "lock" {
+                bench.finish(
+                    h1,
+                    bench.holder(holder.unwrap(), 0).unwrap().1,
+                    AttemptOutcome::Succeeded,
+                );
+            }
+            assert!(bench.holder(lo, 0).is_some(), "{reduced}");
+        } else {
+            bench.asked(set(reduced, 1)).unwrap();
+            let hi = bench.run("t/hi");
+            let lo = bench.run("t/lo");
+            assert!(bench.holder(lo, 0).is_some());
+            let waits = bench.core.waits_of(hi, bench.now);
+            assert_eq!(
+                waits[&0].to_string(),
+                "no host can take it now: 1 host considered: 1 with a free slot; resource `lock`: \
+                 it needs 2, and the capacity is 1: `matins resource set lock 2`, or let the job \
+                 ask for less"
+            );
+        }
+        // As soon as there is as much again, it has its turn.
+        for resource in ["db", "lock"] {
+            bench.asked(set(resource, 9)).unwrap();
+        }
+        assert_eq!(
+            bench.starts(h1).len(),
+            2 + usize::from(held),
+            "{held} {reduced}"
+        );
     }
 }
 
