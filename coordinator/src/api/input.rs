@@ -243,8 +243,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Entity<T> {
                 return Err(ApiError::not_taken(status, what, why, remedy));
             }
         };
-        serde_json::from_slice(&body).map(Entity).map_err(|error| {
-            let why = format!("the body is not what this request takes: {error}");
+        read_body(&body).map(Entity).map_err(|why| {
+            let why = format!("the body is not what this request takes: {why}");
             ApiError::invalid(
                 what,
                 why,
@@ -252,6 +252,15 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Entity<T> {
             )
         })
     }
+}
+
+/// Every body is an object. An array of the values of its fields, which serde would take for one,
+/// names nothing: what it means would hang on the order in which a version writes its fields.
+fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err("it is an array, not an object".to_owned());
+    }
+    serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
 /// Whether the head promises a body, and one of JSON. A client that names no type is believed.
@@ -425,18 +434,42 @@ pub(crate) fn check_asker(what: &str, by: &str, reason: Option<&str>) -> Result<
             let why = format!("`{field}` is longer than {longest} characters");
             return Err(ApiError::invalid(what, why, format!("shorten `{field}`")));
         }
+        if let Some(c) = text.chars().find(|&c| is_unwritable(field, c)) {
+            let why = format!(
+                "`{field}` holds the control character U+{:04X}",
+                u32::from(c)
+            );
+            return Err(ApiError::invalid(
+                what,
+                why,
+                format!("take it out of `{field}`"),
+            ));
+        }
         Ok(())
     };
     said("by", by, BY_CHARS_MAX)?;
     reason.map_or(Ok(()), |reason| said("reason", reason, REASON_CHARS_MAX))
 }
 
+/// A reason may have several lines; a name is one.
+fn is_unwritable(field: &str, c: char) -> bool {
+    c.is_control() && !(field == "reason" && matches!(c, '\n' | '\t'))
+}
+
 /// What [`check_asker`] wants, in the words of a schema, of every body that has these fields.
 pub(crate) fn describe_asker(schema: &mut Value) {
-    for (field, longest) in [("by", BY_CHARS_MAX), ("reason", REASON_CHARS_MAX)] {
+    for (field, longest, control) in [
+        ("by", BY_CHARS_MAX, r"\u0000-\u001f\u007f-\u009f"),
+        (
+            "reason",
+            REASON_CHARS_MAX,
+            r"\u0000-\u0008\u000b-\u001f\u007f-\u009f",
+        ),
+    ] {
         let text = schema.pointer_mut(&format!("/properties/{field}"));
         if let Some(text) = text.and_then(Value::as_object_mut) {
-            text.insert("pattern".to_owned(), json!("\\S"));
+            let pattern = format!("^[^{control}]*[^{control}\\s][^{control}]*$");
+            text.insert("pattern".to_owned(), json!(pattern));
             text.insert("maxLength".to_owned(), json!(longest));
         }
     }

@@ -360,6 +360,55 @@ fn what_cannot_be_understood_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_body_names_its_fields_and_its_author_in_plain_text() {
+    let house = House::new();
+    let coordinator = house.start();
+    coordinator.put_job("t/a", &manifest("t/a", YEARLY, ""));
+    let asked = |by: &str, reason: &str| json!({ "by": by, "reason": reason }).to_string();
+    let runs = "/api/v1/jobs/t/a/runs";
+    let bearer = format!("Bearer {}", coordinator.token);
+    for (body, part) in [
+        (
+            json!([null, {}, "a", "b"]).to_string(),
+            "it is an array, not an object",
+        ),
+        (
+            format!(" \n{}", json!([null, {}, "a", "b"])),
+            "it is an array, not an object",
+        ),
+        (
+            asked("a\0b", "y"),
+            "`by` holds the control character U+0000",
+        ),
+        (
+            asked("a\nb", "y"),
+            "`by` holds the control character U+000A",
+        ),
+        (
+            asked("x", "y\u{1b}[2J"),
+            "`reason` holds the control character U+001B",
+        ),
+        (
+            asked("x", "y\u{9b}2J"),
+            "`reason` holds the control character U+009B",
+        ),
+        (
+            asked("x", "y\rz"),
+            "`reason` holds the control character U+000D",
+        ),
+    ] {
+        let answer = coordinator.call_raw("POST", runs, Some(&bearer), Some(body.clone()));
+        let why = answer.refused(400, "invalid");
+        assert!(why.contains(part), "{body}: {why}");
+    }
+    let listed: Vec<Value> = coordinator.get("/api/v1/runs");
+    assert_eq!(listed, Vec::<Value>::new());
+    let lines = json!({ "by": "x", "reason": "two\nlines\tof it" });
+    let answer = coordinator.call("POST", runs, Some(&lines));
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+}
+
+#[test]
 fn a_request_that_cannot_be_understood_is_named_as_it_was_sent() {
     let house = House::new();
     let coordinator = house.start();
