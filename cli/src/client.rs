@@ -255,7 +255,7 @@ impl Client {
     }
 
     /// Hands a long answer to `sink` as it comes, piece by piece, each within `limit` if there is
-    /// one.
+    /// one. The first piece is empty and says that the answer has begun.
     pub(crate) fn stream(
         &self,
         path: &str,
@@ -276,6 +276,7 @@ impl Client {
             .checked(answer, Effect::None)?
             .into_body()
             .into_reader();
+        sink(&[])?;
         let mut piece = vec![0; 64 << 10];
         loop {
             match body.read(&mut piece) {

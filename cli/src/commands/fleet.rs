@@ -10,7 +10,7 @@ use protocol::api::{
 use protocol::{AgentName, ResourceName};
 
 use crate::args::{self, Asking, Cordon, Drain, Uncordon};
-use crate::client::Client;
+use crate::client::{Client, Target};
 use crate::commands::get::resources_table;
 use crate::commands::{agent_path, asking_user};
 use crate::failure::{Failure, Status};
@@ -58,7 +58,7 @@ pub(crate) fn drain(options: &Drain) -> Result<(), Failure> {
     let path = agent_path(&options.host);
     let mut answer: AgentAnswer = client.post(&format!("{path}/drain"), &request)?;
     if !options.no_wait {
-        answer = wait_until_empty(&client, &options.host, answer)?;
+        answer = wait_until_empty(&options.asking.target, &options.host, answer)?;
     }
     tell(&options.asking, &answer)
 }
@@ -96,7 +96,7 @@ fn say_what_goes_to_a_person(client: &Client, options: &Drain) -> Result<(), Fai
 
 /// The drain stands whatever becomes of the waiting.
 fn wait_until_empty(
-    client: &Client,
+    target: &Target,
     host: &AgentName,
     mut answer: AgentAnswer,
 ) -> Result<AgentAnswer, Failure> {
@@ -108,7 +108,11 @@ fn wait_until_empty(
             count(u64::from(answer.leased), "shard")
         ));
         thread::sleep(LOOK_AGAIN);
-        match client.get::<AgentDetail>(&agent_path(host), &[]) {
+        // Found anew each time: a coordinator that was started again may have another address.
+        let look = target
+            .find()
+            .and_then(|client| client.get::<AgentDetail>(&agent_path(host), &[]));
+        match look {
             Ok(detail) => {
                 missed = 0;
                 answer = AgentAnswer {

@@ -73,6 +73,14 @@ impl House {
         })
     }
 
+    fn wait_for_another_coordinator(&self, before: u32) {
+        wait_for("the coordinator to be up again", || {
+            let now = self.children().get("coordinator").copied();
+            let answers = || self.place.matins(&["get", "jobs", "--data", "data"]).status == 0;
+            (now.is_some_and(|pid| pid != before) && answers()).then_some(())
+        });
+    }
+
     fn out(&self) -> String {
         self.place.read("dev.out")
     }
@@ -316,6 +324,57 @@ fn killed_without_a_word_it_leaves_no_process_behind() {
     wait_for("all its processes to end", || {
         (!all.iter().any(|&pid| is_alive(pid))).then_some(())
     });
+}
+
+/// The coordinator comes back with another address, and nothing of an output is told twice.
+#[test]
+fn what_waits_and_follows_goes_on_with_a_coordinator_that_was_started_again() {
+    let place = Place::new();
+    let script = "echo first; while [ ! -e $GO ]; do sleep 0.05; done; printf 'second\\nthird'"
+        .replace("$GO", &place.path("go").display().to_string());
+    let exec = serde_json::json!(["/bin/sh", "-c", script]).to_string();
+    place.write(
+        "jobs/hello.yaml",
+        &manifest("demo/hello", EVERY_SECOND, 1, &exec),
+    );
+    let house = House::start(place);
+    house.wait_for_attempts();
+    let detail = wait_for("a run that is leased", || {
+        let said = house
+            .place
+            .matins(&["describe", "run-1", "--data", "data", "-o", "json"]);
+        let detail: Value = serde_json::from_str(&said.stdout).ok()?;
+        let is_live = detail["run"]["state"] == "running" || detail["state"] == "running";
+        is_live.then_some(detail)
+    });
+    let host = detail["shard_list"][0]["attempts"][0]["agent"]
+        .as_str()
+        .unwrap();
+    let mut logs = house
+        .place
+        .start("logs", &["logs", "run-1", "--data", "data", "--follow"]);
+    wait_for("the first line", || {
+        (house.place.read("logs.out") == "first\n").then_some(())
+    });
+    let mut drain = house.place.start(
+        "drain",
+        &["drain", host, "--data", "data", "--reason", "a test"],
+    );
+    wait_for("the drain to stand", || {
+        let said = house
+            .place
+            .matins(&["get", "agents", "--data", "data", "-o", "json"]);
+        let agents: Vec<Value> = serde_json::from_str(&said.stdout).unwrap_or_default();
+        let mut drained = agents.iter().filter(|agent| agent["state"] != "ready");
+        drained.next().map(drop)
+    });
+    let before = house.children()["coordinator"];
+    signal(before, "KILL");
+    house.wait_for_another_coordinator(before);
+    house.place.write("go", "");
+    assert_eq!(logs.wait(), Some(0), "{}", house.place.read("logs.out"));
+    assert_eq!(house.place.read("logs.out"), "first\nsecond\nthird");
+    assert_eq!(drain.wait(), Some(0), "{}", house.place.read("drain.out"));
 }
 
 #[test]

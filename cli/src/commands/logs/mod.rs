@@ -9,17 +9,21 @@ use std::time::Duration;
 
 use protocol::Token;
 use protocol::api::{OutputLine, RunDetail};
+use protocol::output::Stream;
 
 use crate::args::{Logs, Text};
 use crate::client::{Client, PIECE_LIMIT};
 use crate::commands::{find_run, newest_run};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::output::{print_bytes, talk};
 use crate::subject::{RunRef, Subject};
 use printer::{Printer, Style, not_understood};
 
 /// While a shard that is followed waits for a host, it is looked again this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks in a row that a coordinator may miss which starts again.
+const MISSED_MAX: u32 = 60;
 
 /// Lines of several shards that wait to be printed.
 const WAITING_MAX: usize = 256;
@@ -127,8 +131,19 @@ struct Reader {
     options: Logs,
 }
 
+/// How far an output has been read.
+struct Place {
+    token: Option<Token>,
+    /// Bytes as the attempt wrote them.
+    taken: u64,
+    /// Looks in a row that brought nothing, since the output was first open; before that there is
+    /// nothing to go on with.
+    missed: Option<u32>,
+}
+
 impl Reader {
-    /// Hands the records of one shard's output to `sink`, as lines of JSON.
+    /// Hands the records of one shard's output to `sink`, as lines of JSON. What is followed goes
+    /// on where it stood when the coordinator has started again.
     fn read(
         &self,
         chosen: Chosen,
@@ -137,10 +152,49 @@ impl Reader {
         if self.options.follow && chosen.token.is_none() && !self.wait_for_attempt(chosen.shard)? {
             return Ok(());
         }
-        let path = format!("/api/v1/runs/{}/shards/{}/log", self.run, chosen.shard);
+        let mut place = Place {
+            token: chosen.token,
+            taken: 0,
+            missed: None,
+        };
+        let mut read = self.read_on(&self.client, chosen.shard, &mut place, &mut sink);
+        loop {
+            match (&read, place.missed) {
+                (Err(Failure::Told(told)), Some(missed))
+                    if told.status == Status::Unreachable
+                        && missed < MISSED_MAX
+                        && self.can_go_on() =>
+                {
+                    place.missed = Some(missed + 1);
+                }
+                _ => return read,
+            }
+            thread::sleep(LOOK_AGAIN);
+            // Found anew: it may have another address.
+            read = self
+                .options
+                .target
+                .find()
+                .and_then(|client| self.read_on(&client, chosen.shard, &mut place, &mut sink));
+        }
+    }
+
+    /// The last lines are others by then.
+    fn can_go_on(&self) -> bool {
+        self.options.follow && self.options.tail.is_none()
+    }
+
+    fn read_on(
+        &self,
+        client: &Client,
+        shard: u32,
+        place: &mut Place,
+        sink: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let path = format!("/api/v1/runs/{}/shards/{shard}/log", self.run);
         let mut query = vec![("format", "json".to_owned())];
         let options = &self.options;
-        query.extend(chosen.token.map(|token| ("token", token.to_string())));
+        query.extend(place.token.map(|token| ("token", token.to_string())));
         query.extend(
             options
                 .stream
@@ -151,12 +205,19 @@ impl Reader {
         if options.follow {
             query.push(("follow", "true".to_owned()));
         }
+        if place.taken > 0 {
+            query.push(("offset", place.taken.to_string()));
+        }
         let limit = (!options.follow).then_some(PIECE_LIMIT);
         let mut begun = Vec::new();
-        self.client.stream(&path, &query, limit, |piece| {
+        client.stream(&path, &query, limit, |piece| {
+            place.missed = Some(0);
             let mut rest = piece;
             while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
                 begun.extend_from_slice(&rest[..=end]);
+                if self.can_go_on() {
+                    place.pass(&begun)?;
+                }
                 sink(&begun)?;
                 begun.clear();
                 rest = &rest[end + 1..];
@@ -180,6 +241,20 @@ impl Reader {
             }
             thread::sleep(LOOK_AGAIN);
         }
+    }
+}
+
+impl Place {
+    /// Goes on behind a record.
+    fn pass(&mut self, record: &[u8]) -> Result<(), Failure> {
+        let line: OutputLine =
+            serde_json::from_slice(record).map_err(|error| not_understood(&error))?;
+        self.token = Some(line.token);
+        if line.stream != Stream::Matins {
+            let line_feed = u64::from(!line.partial);
+            self.taken += printer::content(&line)?.len() as u64 + line_feed;
+        }
+        Ok(())
     }
 }
 

@@ -47,13 +47,7 @@ impl Printer {
                 talk: Some(format!("[{of}: {}]", line.content)),
             });
         }
-        let content = if line.base64 {
-            BASE64_STANDARD
-                .decode(&line.content)
-                .map_err(|error| not_understood(&error))?
-        } else {
-            line.content.clone().into_bytes()
-        };
+        let content = content(line)?;
         let mut bytes = Vec::new();
         self.begin(line, &mut bytes);
         if self.style.to_terminal {
@@ -93,6 +87,16 @@ impl Printer {
             bytes.extend_from_slice(format!("{} ", line.time).as_bytes());
         }
     }
+}
+
+/// What the attempt wrote of this line, without the line feed.
+pub(super) fn content(line: &OutputLine) -> Result<Vec<u8>, Failure> {
+    if line.base64 {
+        return BASE64_STANDARD
+            .decode(&line.content)
+            .map_err(|error| not_understood(&error));
+    }
+    Ok(line.content.clone().into_bytes())
 }
 
 pub(super) fn not_understood(error: &dyn std::error::Error) -> Failure {
