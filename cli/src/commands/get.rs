@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use protocol::WallMs;
-use protocol::api::{Agent, Alert, AuditEntry, Job, Resource, Run};
+use protocol::api::{Agent, AgentDetail, Alert, AuditEntry, Job, JobDetail, Resource, Run};
+use protocol::{AgentName, JobName, WallMs};
 
 use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
 use crate::clock::{rough, to_the_second};
-use crate::commands::{cut_off, shards_done, took};
+use crate::commands::{agent_path, cut_off, path_of, shards_done, took};
 use crate::failure::Failure;
 use crate::output::{Page, Room};
 use crate::paint::{Tone, toned};
@@ -47,6 +47,9 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             show(listing, |client| {
                 let rows = limit.rows as usize;
                 let (runs, more) = client.list("/api/v1/runs", &query.0, rows)?;
+                if runs.is_empty() {
+                    see_that_they_exist(client, job.as_ref(), agent.as_ref())?;
+                }
                 let page = list(listing, &runs, runs_table, "no runs");
                 Ok(say_where_cut_off(page, listing, runs.len(), more))
             })
@@ -69,7 +72,9 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             query.add("namespace", namespace.as_ref());
             query.add("kind", kind.as_ref());
             query.add("all", all.then_some(true));
-            show(listing, |client| alerts(client, listing, &query, *limit))
+            show(listing, |client| {
+                alerts(client, listing, &query, job.as_ref(), *limit)
+            })
         }
         Get::Audit {
             job,
@@ -87,6 +92,9 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             show(listing, |client| {
                 let rows = limit.rows as usize;
                 let (entries, more) = client.list("/api/v1/audit", &query.0, rows)?;
+                if entries.is_empty() {
+                    see_that_they_exist(client, job.as_ref(), agent.as_ref())?;
+                }
                 let none = "nothing: no person has done anything of this kind";
                 let page = list(listing, &entries, audit_table, none);
                 Ok(say_where_cut_off(page, listing, entries.len(), more))
@@ -114,6 +122,26 @@ fn show(listing: &Listing, look: impl Fn(&Client) -> Result<Page, Failure>) -> R
     let target = &listing.asking.target;
     // Found anew each time: a coordinator that was started again has another address.
     listing.watching.show(|| look(&target.find()?))
+}
+
+/// Where nothing was found: that there is no such job or agent at all is no answer of "none". A job
+/// that was deleted is still known by its runs.
+fn see_that_they_exist(
+    client: &Client,
+    job: Option<&JobName>,
+    agent: Option<&AgentName>,
+) -> Result<(), Failure> {
+    if let Some(job) = job {
+        let query = [("job", job.to_string())];
+        let (runs, _) = client.list::<Run>("/api/v1/runs", &query, 1)?;
+        if runs.is_empty() {
+            client.get::<JobDetail>(&path_of(job), &[])?;
+        }
+    }
+    if let Some(agent) = agent {
+        client.get::<AgentDetail>(&agent_path(agent), &[])?;
+    }
+    Ok(())
 }
 
 fn list<T: serde::Serialize>(
@@ -162,10 +190,14 @@ fn alerts(
     client: &Client,
     listing: &Listing,
     query: &Query,
+    job: Option<&JobName>,
     limit: Limit,
 ) -> Result<Page, Failure> {
     let rows_max = limit.rows as usize;
     let (alerts, more) = client.list::<Alert>("/api/v1/alerts", &query.0, rows_max)?;
+    if alerts.is_empty() {
+        see_that_they_exist(client, job, None)?;
+    }
     let format = listing.asking.output;
     let page = format.page(&alerts, |room| alerts_text(&alerts, room));
     let has_all = query.0.iter().any(|(name, _)| *name == "all");

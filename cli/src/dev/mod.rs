@@ -35,7 +35,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 pub(crate) fn dev(options: &Dev) -> Result<(), Failure> {
     let manifests = apply::read_all(std::slice::from_ref(&options.jobs), "started")?;
-    let manifests = apply::in_order(manifests);
+    let manifests = apply::in_order(manifests)?;
     let home = Home::open(&options.data, options.agents)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

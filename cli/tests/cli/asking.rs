@@ -123,6 +123,86 @@ fn apply_says_what_changed_and_prune_deletes_what_it_names() {
 }
 
 #[test]
+fn prune_spares_what_is_applied_while_it_runs() {
+    let house = House::new();
+    let many: Vec<String> = (0..200)
+        .map(|i| manifest(&format!("demo/many-{i}"), YEARLY, 1, ECHO))
+        .collect();
+    house.place.write("many.yaml", &many.join("---\n"));
+    house.apply("old.yaml", &manifest("demo/old", YEARLY, 1, ECHO));
+    let mut pruning = house
+        .place
+        .start("pruning", &["apply", "-f", "many.yaml", "--prune"]);
+    wait_for("the first of many to be applied", || {
+        let jobs = house.matins(&["get", "jobs", "--namespace", "demo"]);
+        jobs.stdout.contains("demo/many-").then_some(())
+    });
+    house.apply("late.yaml", &manifest("demo/late", YEARLY, 1, ECHO));
+    assert_eq!(
+        pruning.wait(),
+        Some(0),
+        "{}",
+        house.place.read("pruning.out")
+    );
+    let jobs = house.json(&["get", "jobs", "--namespace", "demo", "--limit", "1000"]);
+    let names: Vec<&str> = jobs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["job"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"demo/late"), "{names:?}");
+    assert!(!names.contains(&"demo/old"), "{names:?}");
+    assert_eq!(names.len(), 201);
+}
+
+#[test]
+fn a_list_of_what_nobody_knows_is_no_empty_list() {
+    let house = House::new();
+    house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    for what in ["runs", "alerts", "audit"] {
+        let said = house.matins(&["get", what, "--job", "demo/none"]);
+        said.refused_with_remedy(1, &["there is no job `demo/none`", "matins get jobs"]);
+    }
+    for what in ["runs", "audit"] {
+        let said = house.matins(&["get", what, "--agent", "host-9"]);
+        said.refused_with_remedy(1, &["host-9", "matins get agents"]);
+    }
+    assert_eq!(
+        house.matins(&["get", "runs", "--job", "demo/a"]).stderr,
+        "no runs\n"
+    );
+
+    // Of a job that is no more, what it did is still told.
+    house
+        .matins(&["run", "demo/a", "--reason", "to have a run"])
+        .done();
+    house.apply("b.yaml", &manifest("demo/b", YEARLY, 1, ECHO));
+    house.matins(&["apply", "-f", "b.yaml", "--prune"]).done();
+    let failed = house.matins(&["get", "runs", "--job", "demo/a", "--state", "failed"]);
+    assert_eq!(failed.stderr, "no runs\n");
+}
+
+#[test]
+fn a_circle_of_new_jobs_is_named_and_nothing_of_it_is_applied() {
+    let house = House::new();
+    let after = |name: &str, other: &str| {
+        let after = format!("after: [{{ job: demo/{other}, match: same_fire }}]\n");
+        manifest(&format!("demo/{name}"), YEARLY, 1, ECHO) + &after
+    };
+    let all = [after("a", "b"), after("b", "c"), after("c", "a")].join("---\n");
+    house.place.write("circle.yaml", &all);
+    for more in [&[][..], &["--dry-run"]] {
+        let arguments = [&["apply", "-f", "circle.yaml"], more].concat();
+        house.matins(&arguments).refused_with_remedy(
+            2,
+            &["demo/a comes after demo/b comes after demo/c comes after demo/a"],
+        );
+    }
+    assert_eq!(house.json(&["get", "jobs"]), serde_json::json!([]));
+}
+
+#[test]
 fn what_the_coordinator_refuses_does_not_hinder_the_rest() {
     let house = House::new();
     house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use jobs::Manifest;
 use protocol::api::{DeleteJobRequest, Job, PutJobAnswer, PutJobRequest};
-use protocol::{JobName, WallMs};
+use protocol::{JobId, JobName, WallMs};
 use serde_json::json;
 
 use crate::args::Apply;
@@ -35,7 +35,7 @@ pub(crate) struct Applied {
 }
 
 pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
-    let manifests = in_order(read_all(&options.files, "applied")?);
+    let manifests = in_order(read_all(&options.files, "applied")?)?;
     let client = options.asking.target.find()?;
     for manifest in &manifests {
         for warning in striking(manifest.schedule(), now()) {
@@ -46,10 +46,16 @@ pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
     if options.dry_run {
         return plan::plan(options, &client, &manifests);
     }
+    // What is put from here on by somebody else is not what this one was asked to delete.
+    let stood_before = if options.prune {
+        unmentioned(&client, &manifests)?
+    } else {
+        Vec::new()
+    };
     let (mut applied, end) = put_all(&client, &manifests);
     let end = end.and_then(|()| {
         if options.prune && applied.refused.is_empty() {
-            prune(&client, &manifests, &mut applied)?;
+            prune(&client, &manifests, &stood_before, &mut applied)?;
         }
         Ok(())
     });
@@ -107,12 +113,22 @@ pub(crate) fn put_all(client: &Client, manifests: &[Manifest]) -> (Applied, Resu
     (applied, Ok(()))
 }
 
-/// Deletes the jobs of the manifests' namespaces that have no manifest.
-fn prune(client: &Client, manifests: &[Manifest], applied: &mut Applied) -> Result<(), Failure> {
+/// Deletes those of the jobs that stood before which still have no manifest: one that was renamed
+/// meanwhile has, under its new name.
+fn prune(
+    client: &Client,
+    manifests: &[Manifest],
+    stood_before: &[Job],
+    applied: &mut Applied,
+) -> Result<(), Failure> {
+    let stood_before: BTreeSet<JobId> = stood_before.iter().map(|job| job.id).collect();
     for job in unmentioned(client, manifests)? {
+        if !stood_before.contains(&job.id) {
+            continue;
+        }
         let request = DeleteJobRequest { by: asking_user() };
-        match client.delete(&path_of(&job), &request) {
-            Ok(()) => applied.deleted.push(job),
+        match client.delete(&path_of(&job.job), &request) {
+            Ok(()) => applied.deleted.push(job.job),
             Err(Failure::Told(told)) if told.status != Status::Unreachable => {
                 applied.refused.push(told);
             }
@@ -123,15 +139,12 @@ fn prune(client: &Client, manifests: &[Manifest], applied: &mut Applied) -> Resu
 }
 
 /// The jobs in force in the manifests' namespaces that have no manifest.
-fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<JobName>, Failure> {
+fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<Job>, Failure> {
     let namespaces: BTreeSet<&str> = manifests.iter().map(|m| m.name.namespace()).collect();
     let kept: BTreeSet<&JobName> = manifests.iter().map(|m| &m.name).collect();
-    let known: Vec<Job> = client.list_all("/api/v1/jobs", &[])?;
-    Ok(known
-        .into_iter()
-        .map(|job| job.job)
-        .filter(|job| namespaces.contains(job.namespace()) && !kept.contains(job))
-        .collect())
+    let mut known: Vec<Job> = client.list_all("/api/v1/jobs", &[])?;
+    known.retain(|job| namespaces.contains(job.job.namespace()) && !kept.contains(&job.job));
+    Ok(known)
 }
 
 impl Applied {

@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobs::Manifest;
 use protocol::JobName;
 
+use crate::failure::Failure;
+use crate::text::count;
+
 /// Those first that others name under `after`: a job is put only once what it waits for is known.
-/// Otherwise the order stays. A circle stays as it is written; the coordinator refuses it.
-pub(crate) fn in_order(manifests: Vec<Manifest>) -> Vec<Manifest> {
+/// Otherwise the order stays. A circle among them is refused: no order would do.
+pub(crate) fn in_order(manifests: Vec<Manifest>) -> Result<Vec<Manifest>, Failure> {
     let places: BTreeMap<&JobName, usize> = manifests
         .iter()
         .enumerate()
@@ -15,6 +18,7 @@ pub(crate) fn in_order(manifests: Vec<Manifest>) -> Vec<Manifest> {
         .collect();
     let mut order = Vec::with_capacity(manifests.len());
     let mut seen = BTreeSet::new();
+    let mut done = BTreeSet::new();
     for first in 0..manifests.len() {
         if !seen.insert(first) {
             continue;
@@ -24,19 +28,43 @@ pub(crate) fn in_order(manifests: Vec<Manifest>) -> Vec<Manifest> {
         while let Some((at, looked_at)) = stack.pop() {
             let Some(waited_for) = manifests[at].after.get(looked_at) else {
                 order.push(at);
+                done.insert(at);
                 continue;
             };
             stack.push((at, looked_at + 1));
-            if let Some(&place) = places.get(&waited_for.job)
-                && seen.insert(place)
-            {
+            let Some(&place) = places.get(&waited_for.job) else {
+                continue;
+            };
+            if seen.insert(place) {
                 stack.push((place, 0));
+            } else if !done.contains(&place) {
+                let way = stack.iter().map(|&(at, _)| at);
+                let circle: Vec<usize> = way.skip_while(|&at| at != place).collect();
+                return Err(of_circle(&manifests, &circle));
             }
         }
     }
     let mut manifests: Vec<Option<Manifest>> = manifests.into_iter().map(Some).collect();
     let taken = order.into_iter().filter_map(|i| manifests[i].take());
-    taken.collect()
+    Ok(taken.collect())
+}
+
+/// `circle`: each waits for the next, and the last for the first.
+fn of_circle(manifests: &[Manifest], circle: &[usize]) -> Failure {
+    let names: Vec<&str> = circle
+        .iter()
+        .chain(circle.first())
+        .map(|&i| manifests[i].name.as_str())
+        .collect();
+    Failure::bad_input(
+        format!("ordering {}", count(manifests.len() as u64, "job")),
+        format!(
+            "{} would wait for itself: {}; nothing is applied",
+            names[0],
+            names.join(" comes after ")
+        ),
+        "take one of these jobs out of another's `after`",
+    )
 }
 
 #[cfg(test)]
@@ -76,12 +104,37 @@ mod tests {
                 ],
                 "t/c t/b t/a",
             ),
-            (vec![("t/a", vec!["t/b"]), ("t/b", vec!["t/a"])], "t/b t/a"),
         ] {
             let given = given.iter().map(|(name, after)| manifest(name, after));
-            let ordered = in_order(given.collect());
+            let ordered = in_order(given.collect()).unwrap();
             let names: Vec<&str> = ordered.iter().map(|m| m.name.as_str()).collect();
             assert_eq!(names.join(" "), expected);
+        }
+    }
+
+    #[test]
+    fn a_circle_is_named() {
+        for (given, expected) in [
+            (
+                vec![("t/a", vec!["t/b"]), ("t/b", vec!["t/a"])],
+                "t/a comes after t/b comes after t/a;",
+            ),
+            (
+                vec![
+                    ("t/x", vec!["t/done", "t/a"]),
+                    ("t/done", vec![]),
+                    ("t/a", vec!["t/done", "t/b"]),
+                    ("t/b", vec!["t/c"]),
+                    ("t/c", vec!["t/done", "t/a"]),
+                ],
+                "t/a comes after t/b comes after t/c comes after t/a;",
+            ),
+        ] {
+            let given = given.iter().map(|(name, after)| manifest(name, after));
+            let Err(Failure::Told(told)) = in_order(given.collect()) else {
+                panic!("a circle was ordered");
+            };
+            assert!(told.why.contains(expected), "{told:?}");
         }
     }
 }

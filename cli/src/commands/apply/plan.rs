@@ -65,8 +65,8 @@ pub(super) fn plan(
     if options.prune && refused(&outlooks) == 0 {
         let renamed = old_names(&outlooks);
         for job in unmentioned(client, manifests)? {
-            if !renamed.contains(&job) {
-                outlooks.push(of_deletion(client, job)?);
+            if !renamed.contains(&job.job) {
+                outlooks.push(of_deletion(client, job.job)?);
             }
         }
     }
