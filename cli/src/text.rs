@@ -259,18 +259,21 @@ fn line_end(text: &str, width: usize) -> Option<usize> {
         .filter(|&end| end < text.len())
 }
 
-/// The text with characters that a terminal would obey written as escapes.
+/// The text with characters written as escapes that a terminal would obey, or that would show it in
+/// another order than it has.
 pub(crate) fn printable(text: &str) -> String {
-    escaped(text, |c| c.is_control() && c != '\n')
+    escaped(text, |c| is_disordering(c) || c.is_control() && c != '\n')
 }
 
 /// What a program printed, with everything written as escapes that a terminal would obey or that
 /// would show text in another order than it has. Tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
-    escaped(text, |c| {
-        let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        reorders || c.is_control() && c != '\t'
-    })
+    escaped(text, |c| is_disordering(c) || c.is_control() && c != '\t')
+}
+
+/// Shows text in another order than it has, or breaks a line where there is no line feed.
+fn is_disordering(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn escaped(text: &str, is_unwanted: impl Fn(char) -> bool) -> String {
@@ -306,6 +309,15 @@ pub(crate) fn count(n: u64, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_disorders_a_text_is_written_as_an_escape() {
+        let text = "a\u{202e}b\u{2028}c\u{2029}d\u{1b}e";
+        let escaped = r"a\u{202e}b\u{2028}c\u{2029}d\u{1b}e";
+        assert_eq!(printable(text), escaped);
+        assert_eq!(harmless(text), escaped);
+        assert_eq!(printable("two\nlines"), "two\nlines");
+    }
 
     #[test]
     fn wrapping_loses_nothing_and_fits() {

@@ -65,6 +65,8 @@ pub struct JobDetail {
     #[serde(flatten)]
     pub job: Job,
     pub manifest: serde_json::Value,
+    /// How many its runs have: written in the manifest, or computed when it was put.
+    pub shards: u32,
     pub runs: Vec<Run>,
     pub gaps: Vec<Gap>,
 }

@@ -171,7 +171,7 @@ pub(crate) enum Rows {
     Table,
     /// For people, each row on one line
     Wide,
-    /// An array of objects
+    /// An array of objects; of columns of one name, those after the first get a number (a, a_2)
     Json,
     /// Objects in blocks
     Yaml,

@@ -1,5 +1,6 @@
 //! `matins sql`: the ledger itself, read where it lies.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::thread;
@@ -109,10 +110,11 @@ fn end_after(length: Duration) {
 }
 
 fn write(output: Rows, answer: &sql::Rows) -> Result<(), Failure> {
+    let keys = keys(&answer.columns);
     let objects: Vec<Named<'_>> = answer
         .rows
         .iter()
-        .map(|cells| Named(&answer.columns, cells))
+        .map(|cells| Named(&keys, cells))
         .collect();
     let format = match output {
         Rows::Table => Format::Table,
@@ -163,6 +165,26 @@ fn records(answer: &sql::Rows) -> String {
         }
     }
     text
+}
+
+/// The columns as keys of an object, which may not have one twice: of columns of one name, those
+/// after the first get a number, as in `a`, `a_2`.
+fn keys(columns: &[String]) -> Vec<String> {
+    let mut taken: BTreeSet<String> = columns.iter().cloned().collect();
+    let mut seen: BTreeSet<&String> = BTreeSet::new();
+    let mut keys = Vec::with_capacity(columns.len());
+    for column in columns {
+        let mut key = column.clone();
+        if !seen.insert(column) {
+            let mut number = 2;
+            while !taken.insert(format!("{column}_{number}")) {
+                number += 1;
+            }
+            key = format!("{column}_{number}");
+        }
+        keys.push(key);
+    }
+    keys
 }
 
 /// A row as an object, its columns in their order.
@@ -223,6 +245,19 @@ fn csv_line<'a>(fields: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_of_an_object_are_told_apart() {
+        for (columns, expected) in [
+            ("a b", "a b"),
+            ("a a a", "a a_2 a_3"),
+            ("a a a_2", "a a_3 a_2"),
+            ("a_2 a a a_2", "a_2 a a_3 a_2_2"),
+        ] {
+            let columns: Vec<String> = columns.split(' ').map(str::to_owned).collect();
+            assert_eq!(keys(&columns).join(" "), expected, "{columns:?}");
+        }
+    }
 
     #[test]
     fn csv_quotes_what_would_be_read_otherwise() {

@@ -16,7 +16,7 @@ use crate::codes::{Coded, coded, coded_option, named};
 use crate::command::{AlertKind, GapReason};
 use crate::pages::ROWS_MAX;
 use crate::rows::{Blocker, JobRow, Namespace, RunRow, Wait};
-use crate::tables::job::{find_job_named, manifest_of, name_of};
+use crate::tables::job::{find_job_named, manifest_of, name_of, shards_of};
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
 
@@ -38,6 +38,7 @@ impl Answers<'_> {
         Ok(Some(api::JobDetail {
             job,
             manifest: show_manifest(manifest),
+            shards: shards_of(self.conn, row.job_id, row.version)?,
             runs: self.recent_runs(&row, RECENT_RUNS)?,
             gaps: self.gaps(&row)?,
         }))

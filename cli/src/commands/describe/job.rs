@@ -33,7 +33,7 @@ pub(super) fn show(detail: &JobDetail, now: WallMs, room: Room) -> String {
         "settled",
         &format!("every fire time up to {}", job.fired_through),
     );
-    for (label, text) in policies(&detail.manifest) {
+    for (label, text) in policies(&detail.manifest, detail.shards) {
         facts.add(label, &text);
     }
     let mut text = facts.text;
@@ -95,7 +95,7 @@ fn dialect(detail: &JobDetail) -> String {
 }
 
 /// What the manifest says beside the schedule, in its own words.
-fn policies(manifest: &Value) -> Vec<(&'static str, String)> {
+fn policies(manifest: &Value, shards: u32) -> Vec<(&'static str, String)> {
     let text = |pointer: &str| manifest.pointer(pointer).map(plain);
     let mut lines = Vec::new();
     let mut add = |label, text: Option<String>| lines.extend(text.map(|text| (label, text)));
@@ -118,6 +118,11 @@ fn policies(manifest: &Value) -> Vec<(&'static str, String)> {
     );
     add("overlap", text("/overlap"));
     add(
+        "previous",
+        text("/previous").map(|end| format!("its own fire before must have {end}")),
+    );
+    add("after", manifest.pointer("/after").map(after));
+    add(
         "duration",
         text("/expected_duration").map(|expected| {
             let timeout = text("/timeout").unwrap_or_default();
@@ -128,7 +133,15 @@ fn policies(manifest: &Value) -> Vec<(&'static str, String)> {
         "start by",
         text("/start_deadline").map(|d| format!("{d} after it is due")),
     );
-    add("shards", text("/shards"));
+    let computed = text("/shards/of").zip(text("/shards/target"));
+    add(
+        "shards",
+        Some(computed.map_or_else(
+            || shards.to_string(),
+            |(of, target)| format!("{shards}, computed of {of} in pieces of {target}"),
+        )),
+    );
+    add("needs", manifest.pointer("/needs").map(needs));
     add(
         "retries",
         text("/retry/at_most").map(|at_most| {
@@ -142,6 +155,28 @@ fn policies(manifest: &Value) -> Vec<(&'static str, String)> {
     );
     add("command", manifest.pointer("/run/exec").map(command));
     lines
+}
+
+/// The jobs that are waited for, and which of their runs.
+fn after(after: &Value) -> String {
+    let others = after.as_array().into_iter().flatten().map(|other| {
+        let which = match &other["latest_within"] {
+            Value::String(within) => format!("latest_within {within}"),
+            _ => plain(&other["match"]),
+        };
+        format!("{} ({which})", plain(&other["job"]))
+    });
+    others.collect::<Vec<_>>().join(", ")
+}
+
+/// What a shard takes: `db 2, lock 1, on hosts with gpu, ssd`.
+fn needs(needs: &Value) -> String {
+    let uses = needs["uses"].as_object().into_iter().flatten();
+    let mut parts: Vec<String> = uses.map(|(name, n)| format!("{name} {n}")).collect();
+    if needs["labels"].is_array() {
+        parts.push(format!("on hosts with {}", plain(&needs["labels"])));
+    }
+    parts.join(", ")
 }
 
 /// An argument list with its quotes: where one argument ends is not to be guessed.
@@ -162,6 +197,45 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_run_waits_for_and_takes_is_told() {
+        let manifest = serde_json::json!({
+            "previous": "succeeded",
+            "after": [
+                { "job": "x/pre", "match": "same_fire" },
+                { "job": "x/load", "latest_within": "2h" },
+            ],
+            "shards": { "of": "1h30m", "target": "3m" },
+            "needs": { "labels": ["gpu", "zone=a"], "uses": { "db": 2, "lock": 1 } },
+        });
+        assert_eq!(
+            policies(&manifest, 30),
+            [
+                (
+                    "previous",
+                    "its own fire before must have succeeded".to_owned()
+                ),
+                (
+                    "after",
+                    "x/pre (same_fire), x/load (latest_within 2h)".to_owned()
+                ),
+                ("shards", "30, computed of 1h30m in pieces of 3m".to_owned()),
+                (
+                    "needs",
+                    "db 2, lock 1, on hosts with gpu, zone=a".to_owned()
+                ),
+            ]
+        );
+        let labels = serde_json::json!({ "needs": { "labels": ["gpu"] } });
+        assert_eq!(
+            policies(&labels, 1),
+            [
+                ("shards", "1".to_owned()),
+                ("needs", "on hosts with gpu".to_owned())
+            ]
+        );
+    }
 
     #[test]
     fn a_job_is_told_in_its_own_words_at_80_columns() {

@@ -99,6 +99,12 @@ pub(crate) fn manifest_of(
         .query_row(params![job_id.0, version], |row| row.get(0))
 }
 
+/// How many shards the runs of a version have.
+pub(crate) fn shards_of(conn: &Connection, job_id: JobId, version: u32) -> rusqlite::Result<u32> {
+    conn.prepare_cached("SELECT shards FROM versions WHERE job_id = ?1 AND version = ?2")?
+        .query_row(params![job_id.0, version], |row| row.get(0))
+}
+
 /// The jobs that a job in force comes after; none of one that is deleted.
 pub(crate) fn predecessors_in_force(
     conn: &Connection,
