@@ -277,6 +277,41 @@ async fn the_log_brings_back_what_a_power_cut_takes_of_the_ledger() {
     group.stop().await.unwrap();
 }
 
+/// What `retain` does when it is time, and a start after it.
+#[tokio::test]
+async fn a_log_of_which_the_front_was_purged_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = alone(directory.path());
+    let group = start(&options).await;
+    for _ in 0..50 {
+        propose(&group).await;
+    }
+    let metrics = group.raft.wait(Some(LIMIT));
+    group.snapshot().await.unwrap();
+    let snapshot = metrics.metrics(
+        |now| now.snapshot.is_some_and(|at| at.index > 40),
+        "a snapshot is made",
+    );
+    snapshot.await.unwrap();
+    group.raft.trigger().purge_log(40).await.unwrap();
+    let purged = metrics.metrics(
+        |now| now.purged.is_some_and(|at| at.index == 40),
+        "the front is purged",
+    );
+    purged.await.unwrap();
+    let last = propose(&group).await;
+    let kept = content(&group).await;
+    group.stop().await.unwrap();
+
+    let log = ledger::log::LogReader::open(&options.log).unwrap();
+    let entries = log.read(0..u64::MAX, usize::MAX).unwrap();
+    assert_eq!(entries[0].at.index, 41);
+    let group = start(&options).await;
+    assert_eq!(content(&group).await, kept);
+    assert_eq!(propose(&group).await, last + 2);
+    group.stop().await.unwrap();
+}
+
 /// Not a test of its own: what the killed process does. Says on standard output what was
 /// acknowledged, and never stops by itself.
 #[test]
