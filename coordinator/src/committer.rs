@@ -10,8 +10,9 @@ use coordinator_core::ProposalId;
 use ledger::{Command, Outcome, Proposal};
 
 use crate::clock::read_now;
+use crate::consensus::ProposeError;
 use crate::engine::{Engine, Input};
-use crate::exit::{self, DEPOSED};
+use crate::exit::{self, DEPOSED, LEDGER_FAILED};
 use crate::member::Proposer;
 use crate::metrics::Metrics;
 
@@ -92,6 +93,10 @@ fn write(
             Ok(outcomes) => {
                 metrics.note_batch_written(proposals.len(), begun.elapsed());
                 engine.send(Input::Committed(Committed::all(ids, &proposals, outcomes)));
+            }
+            // It stops by itself only where it cannot read what it has written.
+            Err(error @ ProposeError::Stopped) => {
+                exit::now(LEDGER_FAILED, "consensus has stopped", Some(&error))
             }
             // What became of the batch is for the next leader to say, which reads the truth.
             Err(error) => exit::now(DEPOSED, "this node does not lead its group", Some(&error)),
