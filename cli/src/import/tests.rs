@@ -3,7 +3,7 @@
 use jobs::parse_manifests;
 use proptest::prelude::*;
 
-use super::account::Account;
+use super::account::{Account, Kind};
 use super::draft::{Draft, Said, literal};
 use super::names::Names;
 use super::{Asked, accept, crontab, k8s, quartz, xxl};
@@ -352,4 +352,39 @@ fn misfires_of_quartz() {
         );
         assert_eq!(draft.catch_up, catch_up, "{instruction}");
     }
+}
+
+#[test]
+fn what_kubernetes_does_not_take_for_a_command_is_bad() {
+    let cronjob = |name: &str, command: &str| {
+        format!(
+            "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{ {name} }}\nspec:\n  \
+             schedule: \"0 1 * * *\"\n  jobTemplate:\n    spec:\n      template:\n        spec:\n          \
+             containers: [{{ image: x, {command} }}]\n"
+        )
+    };
+    for (command, part) in [
+        ("command: [1, a]", "`1` in `command` is no text"),
+        ("command: [a, true]", "`true` in `command` is no text"),
+        ("command: [a, null]", "`null` in `command` is no text"),
+        ("command: [a], args: [0.5]", "`0.5` in `args` is no text"),
+        ("command: [a, [b]]", "a list or mapping stands in `command`"),
+        ("command: a b", "`command` is no list"),
+    ] {
+        let account = check(ImportFrom::K8s, cronjob("name: a", command).as_bytes());
+        assert!(account.drafts.is_empty(), "{command}");
+        let mut entries = account.entries.iter();
+        let bad = entries.find(|entry| entry.kind == Kind::Bad).unwrap();
+        assert!(bad.why.contains(part), "{command}: {bad:?}");
+    }
+    let text = cronjob("name: a, name: b", "command: ['1', \"true\", !!str 5]");
+    let account = check(ImportFrom::K8s, text.as_bytes());
+    let draft = &account.drafts[0];
+    assert_eq!(draft.exec, ["1", "true", "5"]);
+    let twice = "`metadata.name` stands there twice; the last, b, counts.";
+    assert!(
+        draft.decide.iter().any(|said| said == twice),
+        "{:?}",
+        draft.decide
+    );
 }

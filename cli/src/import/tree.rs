@@ -23,7 +23,7 @@ pub(crate) struct Node {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Text, and whether it stands without quotes, so that `null` and `true` may be no text.
+    /// Text, and whether it stands without quotes and tag, so that `null` and `true` may be no text.
     Scalar {
         text: String,
         plain: bool,
@@ -90,6 +90,16 @@ impl Node {
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
+    /// Whether it is a scalar that YAML has for text, and not for nothing, a truth value or a number.
+    pub(crate) fn is_text(&self) -> bool {
+        match &self.value {
+            Value::Scalar { text, plain } => {
+                !plain || !(self.is_null() || is_truth_value(text) || is_number(text))
+            }
+            _ => false,
+        }
+    }
+
     /// Visits every scalar below, with the name of the field that it is or is in.
     pub(crate) fn visit<'a>(&'a self, field: &'a str, visit: &mut impl FnMut(&'a str, &'a str)) {
         match &self.value {
@@ -110,6 +120,33 @@ impl Node {
             Value::Map(entries) => entries.iter().map(|(_, node)| node.size()).sum(),
         }
     }
+}
+
+/// The words of YAML 1.1, as the libraries of Go read them.
+fn is_truth_value(text: &str) -> bool {
+    ["true", "false", "yes", "no", "on", "off"]
+        .into_iter()
+        .filter(|word| word.eq_ignore_ascii_case(text))
+        // `No` and `NO` are words of it, `nO` is not.
+        .any(|word| text == word || text[1..] == word[1..] || text == word.to_ascii_uppercase())
+}
+
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let of_radix = [("0x", 16), ("0o", 8), ("0b", 2)];
+    if let Some((rest, radix)) = of_radix
+        .iter()
+        .find_map(|&(prefix, radix)| Some((digits.strip_prefix(prefix)?, radix)))
+    {
+        return !rest.is_empty() && rest.chars().all(|c| c.is_digit(radix));
+    }
+    if matches!(digits, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
+        return true;
+    }
+    let begins = digits
+        .trim_start_matches('.')
+        .starts_with(|c: char| c.is_ascii_digit());
+    begins && digits.parse::<f64>().is_ok()
 }
 
 /// The documents of a file by its lines; blank lines and comments belong to what follows them.
@@ -205,10 +242,10 @@ impl Building {
             why: why.to_owned(),
         };
         let (node, anchor) = match event {
-            Event::Scalar(text, style, anchor, _) => {
+            Event::Scalar(text, style, anchor, tag) => {
                 let value = Value::Scalar {
                     text: text.into_owned(),
-                    plain: style == ScalarStyle::Plain,
+                    plain: style == ScalarStyle::Plain && tag.is_none(),
                 };
                 self.nodes += 1;
                 (Node { line, value }, anchor)
@@ -317,6 +354,35 @@ mod tests {
             line: 1,
             through: 1,
         })
+    }
+
+    #[test]
+    fn text_is_what_yaml_has_for_text() {
+        for (scalar, expected) in [
+            ("a", true),
+            ("1", false),
+            ("-1.5e3", false),
+            (".5", false),
+            ("0x1F", false),
+            (".inf", false),
+            ("inf", true),
+            ("1.2.3", true),
+            ("2026-11-29", true),
+            ("1h", true),
+            ("true", false),
+            ("No", false),
+            ("nO", true),
+            ("null", false),
+            ("~", false),
+            ("'1'", true),
+            ("\"true\"", true),
+            ("!!str 1", true),
+            ("''", true),
+            ("[a]", false),
+        ] {
+            let list = one(&format!("[{scalar}]")).unwrap().unwrap();
+            assert_eq!(list.items()[0].is_text(), expected, "{scalar}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::super::draft::{
     user_unsaid, with_environment,
 };
 use super::super::names::{Names, of_source};
-use super::super::tree::Node;
+use super::super::tree::{Node, Value};
 use super::super::{Asked, Misses, Undecided, judge_schedule};
 
 /// What Kubernetes retries where nothing is said.
@@ -64,6 +64,12 @@ impl CronJob<'_> {
         let given = text(&["metadata", "name"])
             .ok_or_else(|| Misses::bad("it has no name", "write `metadata.name`"))?;
         let (schedule, timezone, mut decide) = self.schedule(written)?;
+        let metadata = self.node.get("metadata").map_or(&[][..], Node::entries);
+        if metadata.iter().filter(|(key, _)| key == "name").count() > 1 {
+            decide.push(format!(
+                "`metadata.name` stands there twice; the last, {given}, counts."
+            ));
+        }
         let was_off = text(&["spec", "suspend"]) == Some("true");
         let (exec, remark) = self.exec(&mut decide)?;
         let (limits, mut not_carried) = self.limits();
@@ -289,12 +295,15 @@ impl CronJob<'_> {
         let container = self.container()?;
         let image = container.get("image").and_then(Node::text).unwrap_or("?");
         let (variables, missing) = variables(container);
-        let words = |field: &str| -> Option<Vec<String>> {
-            let node = container.get(field)?;
-            let words = node.items().iter().filter_map(Node::text);
-            Some(words.map(|word| expand(word, &variables)).collect())
+        let words = |field: &str| -> Result<Option<Vec<String>>, Misses> {
+            let Some(node) = container.get(field) else {
+                return Ok(None);
+            };
+            let words = texts(node, field)?;
+            let words = words.into_iter().map(|word| expand(word, &variables));
+            Ok(Some(words.collect()))
         };
-        let command = words("command").filter(|command| !command.is_empty());
+        let command = words("command")?.filter(|command| !command.is_empty());
         let mut remark = String::new();
         let mut program = if let Some(command) = command {
             decide.push(format!(
@@ -309,7 +318,7 @@ impl CronJob<'_> {
             "no command in the CronJob: put the program here".clone_into(&mut remark);
             vec!["/PUT-HERE/the-entrypoint-of-the-image".to_owned()]
         };
-        program.extend(words("args").unwrap_or_default());
+        program.extend(words("args")?.unwrap_or_default());
         let mut exec = with_environment(&variables);
         if let Some(directory) = container.get("workingDir").and_then(Node::text) {
             let enter = "cd \"$0\" && exec \"$@\"";
@@ -399,6 +408,28 @@ impl CronJob<'_> {
 
 fn said_seconds(seconds: u64, why: &str) -> Said {
     Said::new(format!("{}s", seconds.clamp(1, SECONDS_MAX)), why)
+}
+
+/// The arguments of a field that Kubernetes takes only as a list of texts.
+fn texts<'a>(node: &'a Node, field: &str) -> Result<Vec<&'a str>, Misses> {
+    let Value::List(items) = &node.value else {
+        return Err(Misses::bad(
+            format!("`{field}` is no list, and Kubernetes refuses it"),
+            format!("write `{field}` as a list of texts"),
+        ));
+    };
+    let text = |item: &'a Node| match item.text() {
+        Some(text) if item.is_text() => Ok(text),
+        Some(text) => Err(Misses::bad(
+            format!("`{text}` in `{field}` is no text, and Kubernetes refuses it"),
+            format!("write it in quotes: \"{text}\""),
+        )),
+        None => Err(Misses::bad(
+            format!("a list or mapping stands in `{field}`, and Kubernetes refuses it"),
+            format!("write `{field}` as a list of texts"),
+        )),
+    };
+    items.iter().map(text).collect()
 }
 
 /// Variables with their values, in the order of their names, and those that come from elsewhere.
