@@ -5,7 +5,7 @@ use std::io;
 
 use protocol::api::ErrorBody;
 
-use crate::text::{LINE_WIDTH, wrap_prose};
+use crate::text::{LINE_WIDTH, printable, wrap_prose};
 
 /// Exit statuses, as `matins --help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl fmt::Display for Told {
         .enumerate()
         {
             let indent = " ".repeat(label.len());
-            for (j, line) in wrap_prose(text, LINE_WIDTH - label.len())
+            for (j, line) in wrap_prose(&printable(text), LINE_WIDTH - label.len())
                 .iter()
                 .enumerate()
             {

@@ -157,6 +157,17 @@ fn prune_spares_what_is_applied_while_it_runs() {
 }
 
 #[test]
+fn a_failure_shows_a_terminal_nothing_that_it_would_obey() {
+    let place = Place::new();
+    let said = place.matins(&["apply", "-f", "no\u{1b}[2J\u{202e}.yaml"]);
+    said.refused(
+        2,
+        &["error: reading no\\u{1b}[2J\\u{202e}.yaml", "1 problem"],
+    );
+    assert!(!said.stderr.contains(['\u{1b}', '\u{202e}']), "{said:?}");
+}
+
+#[test]
 fn a_list_of_what_nobody_knows_is_no_empty_list() {
     let house = House::new();
     house.apply("a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));

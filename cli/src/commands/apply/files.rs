@@ -48,9 +48,10 @@ pub(crate) fn read_all(paths: &[PathBuf], done: &str) -> Result<Vec<Manifest>, F
     for problem in &problems {
         talk(&show_problem(problem));
     }
-    let place = match files.as_slice() {
-        [file] => file.display().to_string(),
-        files => count(files.len() as u64, "manifest file"),
+    let place = match (files.as_slice(), paths) {
+        ([file], _) | ([], [file]) => file.display().to_string(),
+        ([], paths) => count(paths.len() as u64, "file"),
+        (files, _) => count(files.len() as u64, "manifest file"),
     };
     Err(Failure::bad_input(
         format!("reading {place}"),
@@ -186,7 +187,7 @@ fn show_problem(problem: &Problem) -> String {
         0 => String::new(),
         line => format!(":{line}:{}", problem.column),
     };
-    let mut text = format!("{}{place}: {}", problem.file, problem.field);
+    let mut text = printable(&format!("{}{place}: {}", problem.file, problem.field));
     text.truncate(text.trim_end().len());
     for part in [&problem.what, &problem.remedy] {
         for line in wrap_prose(&printable(part), LINE_WIDTH - 4) {
