@@ -8,14 +8,14 @@
 //! What a run waits for is kept as a code with ids and not in words: the words are made when
 //! somebody reads ([`waiting_words`]), from what the other rows say by then.
 
-use jobs::Overlap;
+use jobs::{Overlap, Previous};
 use protocol::{JobId, Rule, RunId};
 use rusqlite::Connection;
 
 use crate::apply::{Context, Stop};
-use crate::codes::{BlockerKind, Coded};
+use crate::codes::{BlockerKind, Coded, FIRST_FINAL_RUN_STATE};
 use crate::command::AlertKind;
-use crate::rows::{Blocker, RunState, ShardState, Wait};
+use crate::rows::{Blocker, Namespace, RunState, ShardState, Wait};
 use crate::settle::pending_at;
 use crate::tables::job::{Policy, name_of};
 use crate::tables::run::Run;
@@ -165,8 +165,9 @@ impl Context<'_> {
     fn give_up(&mut self, run: &mut Run, never: Never) -> Result<(), Stop> {
         let title = self.title(&run.row)?;
         let again = format!(
-            "to run what was skipped: `matins rerun {} --reason WHY`",
-            run.row.run_id
+            "to run what was skipped: `matins rerun {} --reason WHY`{}",
+            run.row.run_id,
+            self.holds_up(run)?
         );
         let (kind, reason, text) = match never {
             Never::Overlap { live } => (
@@ -196,6 +197,19 @@ impl Context<'_> {
         };
         self.make_skipped(run, reason)?;
         self.raise(kind, run.on(), &text)
+    }
+
+    /// What comes after the advice to rerun a run that is skipped: whether the job's later fires
+    /// wait for it.
+    pub(crate) fn holds_up(&self, run: &Run) -> Result<&'static str, Stop> {
+        let policy = self.policy(run.row.job_id, run.row.version)?;
+        let needed = policy.previous == Some(Previous::Succeeded);
+        Ok(if needed && run.row.namespace == Namespace::Scheduled {
+            ". Until it has succeeded, the fire after it waits for it, and is skipped in turn \
+             (`previous: succeeded`)"
+        } else {
+            ""
+        })
     }
 
     /// Ends a run that waits, for good. The caller writes its row afterwards.
@@ -244,6 +258,7 @@ pub(crate) fn waiting_words(run: &str) -> String {
         "coalesce((SELECT CASE o.state {states} END FROM runs o WHERE o.run_id = {run}.waits_run), 'gone')"
     );
     let job = format!("(SELECT j.name FROM jobs j WHERE j.job_id = {run}.waits_job)");
+    let is_deleted = format!("(SELECT j.deleted FROM jobs j WHERE j.job_id = {run}.waits_job)");
     let other = format!("'run-' || {run}.waits_run");
     let words = |kind: BlockerKind| match kind {
         BlockerKind::Overlap => {
@@ -253,10 +268,18 @@ pub(crate) fn waiting_words(run: &str) -> String {
             format!("'overlap: replaces ' || {other} || ', and waits until nothing of it runs'")
         }
         BlockerKind::Previous => {
-            format!("'previous: the fire before is ' || {other} || ', which is ' || {state}")
+            // One that is over does not come to succeed by itself.
+            let is_over = format!(
+                "(SELECT o.state >= {FIRST_FINAL_RUN_STATE} FROM runs o WHERE o.run_id = {run}.waits_run)"
+            );
+            format!(
+                "'previous: the fire before is ' || {other} || ', which is ' || {state} \
+                 || iif({is_over}, ' and must be rerun first', '')"
+            )
         }
         BlockerKind::After => format!(
-            "'after: ' || iif({run}.waits_run IS NULL, {job} || ' has no run for this fire yet', \
+            "'after: ' || iif({run}.waits_run IS NULL, {job} || iif({is_deleted}, \
+             ' is deleted and has no run for this fire', ' has no run for this fire yet'), \
              {other} || ' of ' || {job} || ' is ' || {state})"
         ),
         BlockerKind::Turn => {

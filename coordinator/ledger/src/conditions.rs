@@ -558,7 +558,12 @@ mod tests {
             if expected == "waiting" {
                 assert_eq!(
                     pair.bed.reason(second),
-                    format!("previous: the fire before is run-1, which is {state}")
+                    match state {
+                        "failed" | "cancelled" => format!(
+                            "previous: the fire before is run-1, which is {state} and must be rerun first"
+                        ),
+                        _ => format!("previous: the fire before is run-1, which is {state}"),
+                    }
                 );
             }
         }

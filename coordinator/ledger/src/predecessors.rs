@@ -136,6 +136,11 @@ mod tests {
         // What is in force stays so.
         let same = again(&bed, a, "t/a", &after(&["t/import"]));
         assert!(matches!(bed.ok(same), Done::JobPut { version: 1, .. }));
+        let (run, _) = bed.fire(a, 1);
+        assert_eq!(
+            bed.reason(run),
+            "after: t/import is deleted and has no run for this fire"
+        );
     }
 
     #[test]

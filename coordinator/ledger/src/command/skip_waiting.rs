@@ -24,8 +24,9 @@ impl SkipWaiting {
         context.update_run(&run)?;
         let title = context.title(&run.row)?;
         let text = format!(
-            "{title} was skipped: {reason}. To run it now: `matins rerun {} --reason WHY`",
-            self.run_id
+            "{title} was skipped: {reason}. To run it now: `matins rerun {} --reason WHY`{}",
+            self.run_id,
+            context.holds_up(&run)?
         );
         context.raise(AlertKind::StartDeadlinePassed, run.on(), &text)?;
         Ok(Done::Skipped)
@@ -70,5 +71,26 @@ mod tests {
             bed.refused(skip(2)),
             Refusal::WrongRunState { .. }
         ));
+    }
+
+    #[test]
+    fn what_later_fires_wait_for_is_said_where_it_is_skipped() {
+        let mut bed = Bed::new();
+        let job = bed.job("overlap: allow\nprevious: succeeded");
+        bed.attach(attach("h1"));
+        bed.fire(job, 1);
+        for run in [2, 3] {
+            bed.fire(job, run);
+            bed.ok(SkipWaiting { run_id: RunId(run) });
+        }
+        assert_eq!(
+            bed.view("SELECT text FROM alert_view WHERE run = 'run-3'"),
+            [
+                "team/job@1970-01-01T00:03:00Z (run-3) was skipped: its start deadline passed; \
+                 previous: the fire before is run-2, which is skipped and must be rerun first. \
+                 To run it now: `matins rerun run-3 --reason WHY`. Until it has succeeded, the fire \
+                 after it waits for it, and is skipped in turn (`previous: succeeded`)"
+            ]
+        );
     }
 }
