@@ -40,6 +40,8 @@ macro_rules! id {
             fn from_str(text: &str) -> Result<$name, IdError> {
                 let digits = text
                     .strip_prefix(concat!($prefix, "-"))
+                    // No id has a sign.
+                    .filter(|digits| !digits.starts_with(['-', '+']))
                     .ok_or_else(|| IdError::Prefix { text: text.to_owned(), expected: $prefix })?;
                 digits
                     .parse()
@@ -86,13 +88,24 @@ id!(
 /// Text that is not an id of the kind asked for.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum IdError {
-    #[error("`{text}` is not a {expected} id: expected `{expected}-<number>`")]
+    #[error(
+        "`{text}` is not {} {expected} id: expected `{expected}-<number>`",
+        article(expected)
+    )]
     Prefix {
         text: String,
         expected: &'static str,
     },
     #[error("`{text}` does not end in a number")]
     Number { text: String, source: ParseIntError },
+}
+
+fn article(noun: &str) -> &'static str {
+    if noun.starts_with(['a', 'e']) {
+        "an"
+    } else {
+        "a"
+    }
 }
 
 /// Bits of the counter below the generation in a position.
@@ -119,6 +132,14 @@ mod tests {
             "run-x".parse::<RunId>(),
             Err(IdError::Number { .. })
         ));
+        for signed in ["run--1", "run-+1"] {
+            assert!(matches!(
+                signed.parse::<RunId>(),
+                Err(IdError::Prefix { .. })
+            ));
+        }
+        let refused = "1".parse::<AlertId>().unwrap_err().to_string();
+        assert_eq!(refused, "`1` is not an alert id: expected `alert-<number>`");
     }
 
     #[test]
