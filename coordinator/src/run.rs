@@ -179,7 +179,10 @@ impl House {
         // From here on nobody new comes in, and whoever is in gets an answer.
         let unpublished = self.data.unpublish();
         self.doors.close_api(lived.is_ok()).await;
-        self.threads.stop().await;
+        // What a thread that died left undone, nobody does any more; the files stand that.
+        if !matches!(lived, Err(CoordinatorError::Died { .. })) {
+            self.threads.stop().await;
+        }
         self.doors.close_agents().await;
         tracing::info!("the coordinator has stopped");
         lived?;
