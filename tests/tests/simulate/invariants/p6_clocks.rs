@@ -4,6 +4,7 @@
 
 use ledger::command::Decision;
 use ledger::{Command, Namespace, Outcome, Proposal};
+use protocol::WallMs;
 
 use crate::world::World;
 
@@ -32,7 +33,7 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
     if outcome.result.is_err() {
         return;
     }
-    let reached = world.wall_reached.max(world.coordinator_now().wall);
+    let reached = reached(world);
     for decision in decisions(&proposal.command).unwrap_or_default() {
         if let Decision::Run { fire_time, .. } = decision {
             world.require(
@@ -45,11 +46,17 @@ pub fn before_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) 
     }
 }
 
+/// The highest time that a clock of the coordinator's has shown. One that was in front a moment ago may
+/// have read it last.
+fn reached(world: &World) -> WallMs {
+    world.wall_reached.max(world.coordinator_now().wall)
+}
+
 /// A process of a scheduled fire has started.
 pub fn on_start(world: &mut World, pid: u64) {
     let process = &world.processes[&pid];
     let (_, namespace, fire_time, _) = process.key;
-    let early = namespace == Namespace::Scheduled && fire_time > world.wall_reached;
+    let early = namespace == Namespace::Scheduled && fire_time > reached(world);
     let run_id = process.run_id;
     world.require(!early, "P6", "nothing runs before its time", || {
         format!("{run_id} of {fire_time} has started")
