@@ -12,7 +12,7 @@ use protocol::{AgentName, ResourceName};
 use crate::args::{self, Asking, Cordon, Drain, Uncordon};
 use crate::client::{Client, Target};
 use crate::commands::get::resources_table;
-use crate::commands::{agent_path, asking_user};
+use crate::commands::{MISSED_MAX, agent_path, asking_user};
 use crate::failure::{Failure, Status};
 use crate::output::talk;
 use crate::paint::in_tone;
@@ -21,9 +21,6 @@ use crate::text::count;
 
 /// How often a drain looks whether anything runs there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-
-/// Looks in a row that a coordinator may miss which starts again.
-const MISSED_MAX: u32 = 60;
 
 /// Shards that are named before a drain.
 const NAMED_MAX: usize = 5;

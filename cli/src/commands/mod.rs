@@ -27,6 +27,9 @@ use crate::failure::Failure;
 use crate::subject::{RunRef, When};
 use crate::text::count;
 
+/// Looks in a row that a coordinator may miss which starts again, for whoever waits or follows.
+const MISSED_MAX: u32 = 60;
+
 /// Who asks: the user that this process runs as.
 pub(crate) fn asking_user() -> String {
     let uid = getuid();

@@ -13,7 +13,7 @@ use protocol::output::Stream;
 
 use crate::args::{Logs, Text};
 use crate::client::{Client, PIECE_LIMIT};
-use crate::commands::{find_run, newest_run};
+use crate::commands::{MISSED_MAX, find_run, newest_run};
 use crate::failure::{Failure, Status};
 use crate::output::{print_bytes, talk};
 use crate::subject::{RunRef, Subject};
@@ -21,9 +21,6 @@ use printer::{Printer, Style, not_understood};
 
 /// While a shard that is followed waits for a host, it is looked again this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Looks in a row that a coordinator may miss which starts again.
-const MISSED_MAX: u32 = 60;
 
 /// Lines of several shards that wait to be printed.
 const WAITING_MAX: usize = 256;
