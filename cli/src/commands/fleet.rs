@@ -203,7 +203,7 @@ pub(crate) fn resource(what: &args::Resource) -> Result<(), Failure> {
 
 fn show(asking: &Asking, resource: &Resource) -> Result<(), Failure> {
     asking.output.print(resource, |room| {
-        resources_table(std::slice::from_ref(resource)).render_in(room)
+        resources_table(std::slice::from_ref(resource), room)
     })
 }
 

@@ -72,8 +72,19 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
             query.add("namespace", namespace.as_ref());
             query.add("kind", kind.as_ref());
             query.add("all", all.then_some(true));
+            let none = if *all {
+                "no alerts"
+            } else {
+                "no open alerts; --all shows those that are over too"
+            };
             show(listing, |client| {
-                alerts(client, listing, &query, job.as_ref(), *limit)
+                let rows = limit.rows as usize;
+                let (alerts, more) = client.list("/api/v1/alerts", &query.0, rows)?;
+                if alerts.is_empty() {
+                    see_that_they_exist(client, job.as_ref(), None)?;
+                }
+                let page = list(listing, &alerts, alerts_text, none);
+                Ok(say_where_cut_off(page, listing, alerts.len(), more))
             })
         }
         Get::Audit {
@@ -103,7 +114,7 @@ pub(crate) fn get(what: &Get) -> Result<(), Failure> {
         Get::Resources { listing } => show(listing, |client| {
             let resources: Vec<Resource> = client.list_all("/api/v1/resources", &[])?;
             let none = "no resources: make one with `matins resource set NAME CAPACITY`";
-            Ok(list(listing, &resources, |r, _| resources_table(r), none))
+            Ok(list(listing, &resources, resources_table, none))
         }),
     }
 }
@@ -147,13 +158,13 @@ fn see_that_they_exist(
 fn list<T: serde::Serialize>(
     listing: &Listing,
     rows: &[T],
-    table: impl FnOnce(&[T], Room) -> Table,
+    for_people: impl FnOnce(&[T], Room) -> String,
     none: &str,
 ) -> Page {
     let format = listing.asking.output;
     let page = format.page(&rows, |room| match rows {
         [] => String::new(),
-        rows => table(rows, room).render_in(room),
+        rows => for_people(rows, room),
     });
     if rows.is_empty() {
         page.saying(format, none)
@@ -186,32 +197,7 @@ fn jobs(client: &Client, listing: &Listing, query: &Query, limit: Limit) -> Resu
     Ok(say_where_cut_off(page, listing, jobs.len(), more))
 }
 
-fn alerts(
-    client: &Client,
-    listing: &Listing,
-    query: &Query,
-    job: Option<&JobName>,
-    limit: Limit,
-) -> Result<Page, Failure> {
-    let rows_max = limit.rows as usize;
-    let (alerts, more) = client.list::<Alert>("/api/v1/alerts", &query.0, rows_max)?;
-    if alerts.is_empty() {
-        see_that_they_exist(client, job, None)?;
-    }
-    let format = listing.asking.output;
-    let page = format.page(&alerts, |room| alerts_text(&alerts, room));
-    let has_all = query.0.iter().any(|(name, _)| *name == "all");
-    Ok(match alerts.as_slice() {
-        [] if has_all => page.saying(format, "no alerts"),
-        [] => page.saying(
-            format,
-            "no open alerts; --all shows those that are over too",
-        ),
-        alerts => say_where_cut_off(page, listing, alerts.len(), more),
-    })
-}
-
-fn jobs_table(jobs: &[Job], room: Room) -> Table {
+fn jobs_table(jobs: &[Job], room: Room) -> String {
     let mut table = match room {
         Room::Columns80 => Table::new(&["~JOB", "~SCHEDULE", "NEXT FIRE", "=LAST RUN"]),
         Room::Endless => Table::new(&[
@@ -249,10 +235,10 @@ fn jobs_table(jobs: &[Job], room: Room) -> Table {
         }
         table.row(row);
     }
-    table
+    table.render_in(room)
 }
 
-fn agents_table(agents: &[Agent], room: Room) -> Table {
+fn agents_table(agents: &[Agent], room: Room) -> String {
     let mut table = match room {
         Room::Columns80 => Table::new(&["~AGENT", "=STATE", "SLOTS", "IN USE", "~LABELS"]),
         Room::Endless => Table::new(&["AGENT", "=STATE", "SLOTS", "IN USE", "LABELS", "ID", "WHY"]),
@@ -273,10 +259,10 @@ fn agents_table(agents: &[Agent], room: Room) -> Table {
         }
         table.row(row);
     }
-    table
+    table.render_in(room)
 }
 
-fn runs_table(runs: &[Run], room: Room) -> Table {
+fn runs_table(runs: &[Run], room: Room) -> String {
     let mut table = match room {
         Room::Columns80 => Table::new(&["RUN", "FIRE TIME", "=STATE", "DONE", "TOOK", "~JOB"]),
         Room::Endless => Table::new(&[
@@ -313,10 +299,10 @@ fn runs_table(runs: &[Run], room: Room) -> Table {
         }
         table.row(row);
     }
-    table
+    table.render_in(room)
 }
 
-fn audit_table(entries: &[AuditEntry], room: Room) -> Table {
+fn audit_table(entries: &[AuditEntry], room: Room) -> String {
     let mut table = match room {
         Room::Columns80 => Table::new(&["AT", "BY", "~WHAT", "~TO", "~WHY"]),
         Room::Endless => Table::new(&["AT", "BY", "WHAT", "TO", "WHY"]),
@@ -336,10 +322,10 @@ fn audit_table(entries: &[AuditEntry], room: Room) -> Table {
             entry.reason.clone().unwrap_or_default(),
         ]);
     }
-    table
+    table.render_in(room)
 }
 
-pub(crate) fn resources_table(resources: &[Resource]) -> Table {
+pub(crate) fn resources_table(resources: &[Resource], room: Room) -> String {
     let mut table = Table::new(&["~RESOURCE", "CAPACITY", "IN USE", "FREE"]);
     for resource in resources {
         table.row(vec![
@@ -353,7 +339,7 @@ pub(crate) fn resources_table(resources: &[Resource]) -> Table {
                 .to_string(),
         ]);
     }
-    table
+    table.render_in(room)
 }
 
 /// An alert is a sentence: it gets lines of its own below what it is about.
