@@ -33,7 +33,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// For the next piece of something long, such as the output of an attempt.
 pub(crate) const PIECE_LIMIT: Duration = Duration::from_secs(30);
 /// Most rows of a list that one answer holds.
-const PAGE_ROWS_MAX: usize = 1000;
+pub(crate) const PAGE_ROWS_MAX: usize = 1000;
 /// Largest answer that is read whole.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 

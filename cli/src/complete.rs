@@ -9,16 +9,15 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use protocol::api::{Agent, Job, Resource, Run};
 use serde::de::DeserializeOwned;
 
-use crate::client::Target;
+use crate::client::{PAGE_ROWS_MAX, Target};
 
 /// Variable by which a shell says that it wants to know.
 pub(crate) const COMPLETE: &str = "MATINS_COMPLETE";
 
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Names that are offered, as many as one page may hold; and newest runs.
-const ROWS: u32 = 1000;
-const RUNS: u32 = 30;
+/// Newest runs that are offered. Of names there are as many as one page may hold.
+const RUNS: usize = 30;
 
 pub(crate) fn jobs() -> ArgValueCandidates {
     ArgValueCandidates::new(list_jobs)
@@ -43,13 +42,13 @@ pub(crate) fn agents() -> ArgValueCandidates {
 pub(crate) fn resources() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let of = |resource: &Resource| (resource.resource.clone(), String::new());
-        list("/api/v1/resources", ROWS, of)
+        list("/api/v1/resources", PAGE_ROWS_MAX, of)
     })
 }
 
 fn list_jobs() -> Vec<CompletionCandidate> {
     let of = |job: &Job| (job.job.to_string(), job.purpose.clone());
-    list("/api/v1/jobs", ROWS, of)
+    list("/api/v1/jobs", PAGE_ROWS_MAX, of)
 }
 
 fn list_runs() -> Vec<CompletionCandidate> {
@@ -62,12 +61,12 @@ fn list_runs() -> Vec<CompletionCandidate> {
 
 fn list_agents() -> Vec<CompletionCandidate> {
     let of = |agent: &Agent| (agent.agent.to_string(), agent.state.clone());
-    list("/api/v1/agents", ROWS, of)
+    list("/api/v1/agents", PAGE_ROWS_MAX, of)
 }
 
 fn list<T: DeserializeOwned>(
     path: &str,
-    rows: u32,
+    rows: usize,
     of: impl Fn(&T) -> (String, String),
 ) -> Vec<CompletionCandidate> {
     let found: Vec<T> = Target::default()
