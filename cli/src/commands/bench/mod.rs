@@ -53,8 +53,8 @@ fn leases_ended(
     })
 }
 
-/// The manifest of a job that does nothing, or nearly: `run` is what its `run.exec` lists, and more
-/// of `run` after that.
+/// The manifest of a job that does nothing, or nearly. `schedule`, `misfire` and `run` are written
+/// as YAML.
 fn no_op(name: &str, schedule: &str, misfire: &str, shards: u32, run: &str) -> Manifest {
     read(&format!(
         "name: bench/{name}\n\
