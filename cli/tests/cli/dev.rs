@@ -344,8 +344,7 @@ fn what_waits_and_follows_goes_on_with_a_coordinator_that_was_started_again() {
             .place
             .matins(&["describe", "run-1", "--data", "data", "-o", "json"]);
         let detail: Value = serde_json::from_str(&said.stdout).ok()?;
-        let is_live = detail["run"]["state"] == "running" || detail["state"] == "running";
-        is_live.then_some(detail)
+        (detail["state"] == "running").then_some(detail)
     });
     let host = detail["shard_list"][0]["attempts"][0]["agent"]
         .as_str()
