@@ -200,39 +200,35 @@ impl Told {
         &mut self,
         verdict: Verdict,
     ) -> (Option<(AlertKind, String)>, Vec<AlertKind>) {
-        let (told, tell) = match verdict {
-            Verdict::Trusted | Verdict::NoReference => (Told::Nothing, None),
+        let told = match verdict {
+            Verdict::Trusted | Verdict::NoReference => Told::Nothing,
+            Verdict::Warned(_) => Told::Differs,
             // The hosts are on their way: no matter for a person, and nothing is over yet.
             Verdict::Held(Doubt::Unheard { .. }) => return (None, Vec::new()),
-            Verdict::Warned(difference) => {
-                let text = format!(
-                    "the clock of the coordinator is {difference}; jobs still fire, by this clock: \
-                     see that chrony runs on all of these machines"
-                );
-                (Told::Differs, Some((AlertKind::ClockDiffers, text)))
-            }
-            Verdict::Held(doubt) => {
-                let told = match doubt {
-                    Doubt::Contradicted(_) => Told::Contradicted,
-                    _ => Told::Stepped,
-                };
-                let text = format!(
-                    "nothing fires: the clock of the coordinator {doubt}; what comes due meanwhile \
-                     is late, not lost; see that chrony runs there and on the hosts"
-                );
-                (told, Some((AlertKind::ClockHeld, text)))
-            }
+            Verdict::Held(Doubt::Stepped { .. }) => Told::Stepped,
+            Verdict::Held(Doubt::Contradicted(_)) => Told::Contradicted,
         };
         let before = std::mem::replace(self, told);
         if before == told {
             return (None, Vec::new());
         }
+        let text = match verdict {
+            Verdict::Trusted | Verdict::NoReference => None,
+            Verdict::Warned(difference) => Some(format!(
+                "the clock of the coordinator is {difference}; jobs still fire, by this clock: \
+                 see that chrony runs on all of these machines"
+            )),
+            Verdict::Held(doubt) => Some(format!(
+                "nothing fires: the clock of the coordinator {doubt}; what comes due meanwhile \
+                 is late, not lost; see that chrony runs there and on the hosts"
+            )),
+        };
         let kinds = [AlertKind::ClockDiffers, AlertKind::ClockHeld];
         let over = kinds.into_iter().filter(|&kind| {
             let was_open = before == Told::NotKnown || before.kind() == Some(kind);
             was_open && told.kind() != Some(kind)
         });
-        (tell, over.collect())
+        (told.kind().zip(text), over.collect())
     }
 
     fn kind(self) -> Option<AlertKind> {

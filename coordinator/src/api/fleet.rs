@@ -322,7 +322,10 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         Verdict::Held(Doubt::Stepped { remaining } | Doubt::Unheard { remaining }) => {
             Some(remaining.0)
         }
-        _ => None,
+        Verdict::Held(Doubt::Contradicted(_))
+        | Verdict::Trusted
+        | Verdict::NoReference
+        | Verdict::Warned(_) => None,
     };
     let hosts: Vec<_> = core.hosts(now).collect();
     let ready = |standing: &Standing| matches!(standing, Standing::Ready(_));
