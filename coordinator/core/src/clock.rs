@@ -145,6 +145,15 @@ pub enum Doubt {
     Contradicted(Difference),
 }
 
+impl Seen {
+    fn of(now: Now) -> Seen {
+        Seen {
+            boot: now.boot,
+            offset: now.wall.0.saturating_sub(now.boot.0),
+        }
+    }
+}
+
 impl Verdict {
     pub fn may_fire(self) -> bool {
         !matches!(self, Verdict::Held(_))
@@ -251,13 +260,7 @@ impl ClockGate {
     /// The first reading of a reign.
     pub(crate) fn begin(&mut self, before: Before, now: Now) {
         match before {
-            Before::Seen(then) => {
-                let offset = offset(then);
-                self.seen = Some(Seen {
-                    boot: then.boot,
-                    offset,
-                });
-            }
+            Before::Seen(then) => self.seen = Some(Seen::of(then)),
             Before::Hosts => self.unheard_until = Some(now.boot + FIRST_LOOK),
             Before::Nobody => {}
         }
@@ -347,22 +350,16 @@ impl ClockGate {
     }
 
     fn observe_step(&mut self, now: Now) -> Option<DurationMs> {
-        let offset = offset(now);
+        let read = Seen::of(now);
         let Some(seen) = self.seen else {
-            self.seen = Some(Seen {
-                boot: now.boot,
-                offset,
-            });
+            self.seen = Some(read);
             return None;
         };
-        let moved = offset.saturating_sub(seen.offset);
+        let moved = read.offset.saturating_sub(seen.offset);
         let elapsed = (now.boot - seen.boot).0.max(0);
         let steering = elapsed.saturating_mul(STEERING_PPM) / 1_000_000;
         if moved.abs() > STEP.0.saturating_add(steering) {
-            self.seen = Some(Seen {
-                boot: now.boot,
-                offset,
-            });
+            self.seen = Some(read);
             self.held_until = Some(now.boot + STAND_STILL);
             return Some(DurationMs(moved));
         }
@@ -374,10 +371,6 @@ impl ClockGate {
         }
         None
     }
-}
-
-fn offset(now: Now) -> i64 {
-    now.wall.0.saturating_sub(now.boot.0)
 }
 
 #[cfg(test)]
