@@ -68,7 +68,7 @@ impl Catalogue {
             .and_then(|entry| entry.manifest.as_ref().ok())
     }
 
-    /// Drops what the working set no longer holds.
+    /// Drops a version that the working set no longer holds.
     pub(crate) fn forget(&mut self, key: (JobId, u32)) {
         self.versions.remove(&key);
     }
