@@ -10,7 +10,6 @@ use super::{Conditions, EXAMINED_MAX, Page, Walk};
 use crate::answers::Answers;
 use crate::codes::{Coded, coded, named_option};
 use crate::command::AlertKind;
-use crate::tables::job::find_job_named;
 
 /// Which alerts to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,10 +40,7 @@ impl Answers<'_> {
             wanted.and("l.kind = ?", [kind.code().into()]);
         }
         if let Some(name) = &filter.job {
-            let job = find_job_named(self.conn, name)?;
-            // No job has the id 0.
-            let job_id = job.map_or(0, |job| job.job_id.0);
-            wanted.and("l.job_id IS ?", [job_id.into()]);
+            wanted.of_job(self.conn, "l.job_id", name)?;
         }
         if let Some(namespace) = &filter.namespace {
             wanted.of_namespace("ifnull(j.name, '')", namespace);

@@ -6,7 +6,6 @@ use rusqlite::Row;
 use super::{Conditions, EXAMINED_MAX, Page, Walk};
 use crate::answers::Answers;
 use crate::codes::named_option;
-use crate::tables::job::find_job_named;
 
 /// Which entries of the audit to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,10 +29,7 @@ impl Answers<'_> {
     ) -> rusqlite::Result<Page<api::AuditEntry, i64>> {
         let mut wanted = Conditions::default();
         if let Some(name) = &filter.job {
-            let job = find_job_named(self.conn, name)?;
-            // No job has the id 0.
-            let job_id = job.map_or(0, |job| job.job_id.0);
-            wanted.and("u.job_id IS ?", [job_id.into()]);
+            wanted.of_job(self.conn, "u.job_id", name)?;
         }
         if let Some(run) = filter.run {
             wanted.and("u.run_id IS ?", [run.0.into()]);

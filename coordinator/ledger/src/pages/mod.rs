@@ -13,8 +13,11 @@ mod gaps;
 mod jobs;
 mod runs;
 
+use protocol::JobName;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
+
+use crate::tables::job::find_job_named;
 
 pub use alerts::AlertFilter;
 pub use audit::AuditFilter;
@@ -96,6 +99,15 @@ impl Conditions {
             format!("{namespace}0").into(),
         ];
         self.and(format!("{name} > ? AND {name} < ?"), bounds);
+    }
+
+    /// That `column` is the id of the job that has this name, or had it.
+    fn of_job(&mut self, conn: &Connection, column: &str, name: &JobName) -> rusqlite::Result<()> {
+        let job = find_job_named(conn, name)?;
+        // No job has the id 0.
+        let job_id = job.map_or(0, |job| job.job_id.0);
+        self.and(format!("{column} IS ?"), [job_id.into()]);
+        Ok(())
     }
 
     fn sql(&self) -> String {
