@@ -120,13 +120,14 @@ impl RunFilter {
             wanted.and("fire_time < ?", [to.0.into()]);
         }
         if let Some(namespace) = &self.namespace {
+            let mut named = Conditions::default();
+            named.of_namespace("j.name", namespace);
             wanted.and(
-                "EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = runs.job_id
-                    AND substr(j.name, 1, length(?)) = ?)",
-                [
-                    Value::from(format!("{namespace}/")),
-                    format!("{namespace}/").into(),
-                ],
+                format!(
+                    "EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = runs.job_id AND {})",
+                    named.sql()
+                ),
+                named.values,
             );
         }
         if let Some(agent) = &self.agent {
