@@ -1,9 +1,7 @@
 //! Lists by page: whatever is asked for, the pages together are the whole list.
 
 use ledger::command::{Grant, PutJob, PutResource, Settlement};
-use ledger::{
-    AuditFilter, Command, Done, JobFilter, Page, Reader, RunCursor, RunFilter, RunState, Store,
-};
+use ledger::{AuditFilter, Command, Done, JobFilter, Page, Reader, RunFilter, RunState, Store};
 use protocol::{JobId, Rules, RunId, WallMs};
 
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
@@ -25,24 +23,32 @@ fn store() -> (Store, Reader, tempfile::TempDir) {
     (store, reader, directory)
 }
 
-/// All pages of a list of runs, `limit` rows at a time.
-fn runs(reader: &Reader, filter: &RunFilter, limit: u32) -> Vec<RunId> {
+/// All rows of a list, from page to page of at most `limit` rows. `page` begins where it is told.
+pub(crate) fn whole<T, C>(limit: u32, mut page: impl FnMut(Option<C>) -> Page<T, C>) -> Vec<T> {
     let mut found = Vec::new();
-    let mut before: Option<RunCursor> = None;
+    let mut place = None;
     loop {
+        let Page { rows, next } = page(place);
+        assert!(rows.len() <= limit as usize);
+        found.extend(rows);
+        if next.is_none() {
+            return found;
+        }
+        place = next;
+    }
+}
+
+/// All runs of a list, `limit` rows at a time.
+fn runs(reader: &Reader, filter: &RunFilter, limit: u32) -> Vec<RunId> {
+    let rows = whole(limit, |before| {
         let filter = RunFilter {
             before,
             limit,
             ..filter.clone()
         };
-        let Page { rows, next } = reader.runs(&filter).unwrap();
-        assert!(rows.len() <= limit as usize);
-        found.extend(rows.iter().map(|run| run.run));
-        match next {
-            Some(next) => before = Some(next),
-            None => return found,
-        }
-    }
+        reader.runs(&filter).unwrap()
+    });
+    rows.iter().map(|run| run.run).collect()
 }
 
 #[test]
@@ -115,22 +121,17 @@ fn jobs_are_paged_by_their_present_names() {
         at(13 * MINUTE, Command::PutJob(Box::new(moved))),
     );
     let list = |namespace: Option<&str>| {
-        let mut found = Vec::new();
-        let mut after = None;
-        loop {
+        let rows = whole(1, |after| {
             let filter = JobFilter {
                 namespace: namespace.map(str::to_owned),
                 after,
                 limit: 1,
                 ..JobFilter::default()
             };
-            let page = reader.jobs(&filter).unwrap();
-            found.extend(page.rows.iter().map(|job| job.job.to_string()));
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return found,
-            }
-        }
+            reader.jobs(&filter).unwrap()
+        });
+        let names = rows.iter().map(|job| job.job.to_string());
+        names.collect::<Vec<String>>()
     };
     assert_eq!(list(None), ["t/b", "t/z", "u/c"]);
     assert_eq!(list(Some("t")), ["t/b", "t/z"]);
@@ -141,26 +142,17 @@ fn jobs_are_paged_by_their_present_names() {
 fn the_audit_is_paged_and_filtered() {
     let (_store, reader, _directory) = store();
     let list = |change: &dyn Fn(&mut AuditFilter)| {
-        let mut found = Vec::new();
-        let mut before = None;
-        loop {
+        let rows = whole(2, |before| {
             let mut filter = AuditFilter {
                 before,
                 limit: 2,
                 ..AuditFilter::default()
             };
             change(&mut filter);
-            let page = reader.audit(&filter).unwrap();
-            found.extend(
-                page.rows
-                    .iter()
-                    .map(|entry| entry.job.as_ref().unwrap().to_string()),
-            );
-            match page.next {
-                Some(next) => before = Some(next),
-                None => return found,
-            }
-        }
+            reader.audit(&filter).unwrap()
+        });
+        let names = rows.into_iter().map(|entry| entry.job.unwrap().to_string());
+        names.collect::<Vec<String>>()
     };
     assert_eq!(list(&|_| ()), ["u/c", "t/b", "t/a"]);
     assert_eq!(list(&|f| f.job = Some(name("t/b"))), ["t/b"]);
@@ -183,32 +175,18 @@ fn agents_and_resources_are_paged_by_their_names() {
         crate::reading::attach_host(&mut store, host);
     }
     for limit in [1, 2, 3, 9] {
-        let (mut agents, mut after) = (Vec::new(), None);
-        loop {
-            let page = reader.agents(after.as_ref(), limit).unwrap();
-            agents.extend(page.rows.iter().map(|agent| agent.agent.to_string()));
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
+        let agents = whole(limit, |after| reader.agents(after.as_ref(), limit).unwrap());
+        let agents: Vec<&str> = agents.iter().map(|agent| agent.agent.as_str()).collect();
         assert_eq!(agents, ["h1", "h10", "h2"], "{limit} a page");
-        let (mut resources, mut after) = (Vec::new(), None);
-        loop {
-            let page = reader.resources(after.as_ref(), limit).unwrap();
-            let shown = page.rows.into_iter().map(|r| (r.resource, r.capacity));
-            resources.extend(shown);
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
+        let resources = whole(limit, |after| {
+            reader.resources(after.as_ref(), limit).unwrap()
+        });
+        let resources: Vec<(&str, u32)> = resources
+            .iter()
+            .map(|row| (row.resource.as_str(), row.capacity))
+            .collect();
         let known = [("api", 1), ("db", 3), ("licences", 7)];
-        assert_eq!(
-            resources,
-            known.map(|(name, capacity)| (name.to_owned(), capacity)),
-            "{limit} a page"
-        );
+        assert_eq!(resources, known, "{limit} a page");
     }
     let one = |name: &str| reader.agent(&name.parse().unwrap()).unwrap();
     assert_eq!(one("h10").unwrap().agent.as_str(), "h10");

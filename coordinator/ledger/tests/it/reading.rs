@@ -14,6 +14,7 @@ use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::Incarnation;
 use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs, api};
 
+use crate::pages::whole;
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
 
 struct OnDisk {
@@ -322,20 +323,14 @@ fn alerts_come_by_when_they_were_opened_and_are_chosen_by_what_they_are_about() 
     ok(&mut store, at(6, Command::ClearAlert(clear)));
     let reader = Reader::open(&path).unwrap();
     let list = |filter: &AlertFilter, limit| -> Vec<api::Alert> {
-        let mut filter = AlertFilter {
-            limit,
-            ..filter.clone()
-        };
-        let mut found = Vec::new();
-        loop {
-            let page = reader.alerts(&filter).unwrap();
-            assert!(page.rows.len() <= limit as usize);
-            found.extend(page.rows);
-            match page.next {
-                Some(next) => filter.before = Some(next),
-                None => return found,
-            }
-        }
+        whole(limit, |before| {
+            let filter = AlertFilter {
+                before,
+                limit,
+                ..filter.clone()
+            };
+            reader.alerts(&filter).unwrap()
+        })
     };
     let open = AlertFilter::default;
     let all = || AlertFilter {
@@ -407,20 +402,17 @@ fn an_alert_that_is_raised_again_keeps_its_place() {
         raise(&mut store, minute, kind);
     }
     let reader = Reader::open(&path).unwrap();
-    let mut filter = AlertFilter {
-        limit: 1,
-        ..AlertFilter::default()
-    };
-    let mut met = Vec::new();
-    loop {
+    let met = whole(1, |before| {
+        let filter = AlertFilter {
+            before,
+            limit: 1,
+            ..AlertFilter::default()
+        };
         let page = reader.alerts(&filter).unwrap();
-        met.extend(page.rows.iter().map(|alert| alert.id));
         raise(&mut store, 9, AlertKind::ClockBehind);
-        match page.next {
-            Some(next) => filter.before = Some(next),
-            None => break,
-        }
-    }
+        page
+    });
+    let met: Vec<AlertId> = met.iter().map(|alert| alert.id).collect();
     assert_eq!(met, [AlertId(3), AlertId(2), AlertId(1)]);
 }
 
