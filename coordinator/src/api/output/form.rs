@@ -219,24 +219,29 @@ mod tests {
         Some(String::from_utf8_lossy(&out).into_owned())
     }
 
+    /// Appends a record of what an attempt wrote.
+    fn write(stream: Stream, partial: bool, content: &[u8], records: &mut Vec<u8>) {
+        let record = Record {
+            stamp: Stamp::from_micros(1),
+            stream,
+            partial,
+            content,
+        };
+        record.write_to(records);
+    }
+
+    /// Appends what Matins says where something was dropped.
+    fn mark_dropped(records: &mut Vec<u8>) {
+        let amount = Amount { bytes: 9, lines: 1 };
+        Mark::Dropped(amount, "why".to_owned()).write_to(Stamp::from_micros(1), records);
+    }
+
     #[test]
     fn the_three_forms_whatever_the_pieces() {
-        let stamp = Stamp::from_micros(1);
         let mut records = Vec::new();
-        for (stream, partial, content) in [
-            (Stream::Stdout, false, &b"a \xffline"[..]),
-            (Stream::Stderr, true, b"half"),
-        ] {
-            Record {
-                stamp,
-                stream,
-                partial,
-                content,
-            }
-            .write_to(&mut records);
-        }
-        let amount = Amount { bytes: 9, lines: 1 };
-        Mark::Dropped(amount, "why".to_owned()).write_to(stamp, &mut records);
+        write(Stream::Stdout, false, b"a \xffline", &mut records);
+        write(Stream::Stderr, true, b"half", &mut records);
+        mark_dropped(&mut records);
         let text = "1970-01-01T00:00:00.000001Z t/a 1970-01-01T00:00:00Z 3/2 stdout a \u{fffd}line\n\
                     1970-01-01T00:00:00.000001Z t/a 1970-01-01T00:00:00Z 3/2 stderr+ half\n\
                     1970-01-01T00:00:00.000001Z t/a 1970-01-01T00:00:00Z 3/2 matins dropped: \
@@ -270,7 +275,6 @@ mod tests {
     /// Every span of an output is what the same bytes of the whole are.
     #[test]
     fn a_span_is_cut_out_of_the_whole() {
-        let stamp = Stamp::from_micros(1);
         let mut records = Vec::new();
         for (partial, content) in [
             (false, &b"one"[..]),
@@ -278,14 +282,7 @@ mod tests {
             (true, b"tw"),
             (true, b"o"),
         ] {
-            let stream = Stream::Stdout;
-            let record = Record {
-                stamp,
-                stream,
-                partial,
-                content,
-            };
-            record.write_to(&mut records);
+            write(Stream::Stdout, partial, content, &mut records);
         }
         let whole = "one\n\ntwo";
         assert_eq!(formed(Form::Raw, &records, 3).unwrap(), whole);
@@ -313,19 +310,10 @@ mod tests {
 
     #[test]
     fn what_matins_says_comes_where_the_bytes_about_it_do() {
-        let stamp = Stamp::from_micros(1);
         let mut records = Vec::new();
-        for content in [&b"a"[..], b"b"] {
-            let (stream, partial) = (Stream::Stdout, false);
-            let record = Record {
-                stamp,
-                stream,
-                partial,
-                content,
-            };
-            record.write_to(&mut records);
-            let amount = Amount { bytes: 9, lines: 1 };
-            Mark::Dropped(amount, "why".to_owned()).write_to(stamp, &mut records);
+        for content in [b"a", b"b"] {
+            write(Stream::Stdout, false, content, &mut records);
+            mark_dropped(&mut records);
         }
         for (offset, limit, marks) in [(0, None, 2), (0, Some(2), 0), (0, Some(3), 1), (3, None, 1)]
         {
