@@ -425,7 +425,7 @@ pub(crate) fn check_limit(what: &str, limit: u32, remedy: &str) -> Result<u32, A
 
 /// Who asks, and why: both are kept for ever in the audit.
 pub(crate) fn check_asker(what: &str, by: &str, reason: Option<&str>) -> Result<(), ApiError> {
-    let said = |field: &str, text: &str, longest: usize| {
+    let said = |field: &str, text: &str, longest: usize, control: &[char]| {
         if text.trim().is_empty() {
             let why = format!("`{field}` is empty, and it is kept as the record of this");
             return Err(ApiError::invalid(what, why, format!("fill in `{field}`")));
@@ -434,7 +434,10 @@ pub(crate) fn check_asker(what: &str, by: &str, reason: Option<&str>) -> Result<
             let why = format!("`{field}` is longer than {longest} characters");
             return Err(ApiError::invalid(what, why, format!("shorten `{field}`")));
         }
-        if let Some(c) = text.chars().find(|&c| is_unwritable(field, c)) {
+        if let Some(c) = text
+            .chars()
+            .find(|c| c.is_control() && !control.contains(c))
+        {
             let why = format!(
                 "`{field}` holds the control character U+{:04X}",
                 u32::from(c)
@@ -447,13 +450,11 @@ pub(crate) fn check_asker(what: &str, by: &str, reason: Option<&str>) -> Result<
         }
         Ok(())
     };
-    said("by", by, BY_CHARS_MAX)?;
-    reason.map_or(Ok(()), |reason| said("reason", reason, REASON_CHARS_MAX))
-}
-
-/// A reason may have several lines; a name is one.
-fn is_unwritable(field: &str, c: char) -> bool {
-    c.is_control() && !(field == "reason" && matches!(c, '\n' | '\t'))
+    // A reason may have several lines; a name is one.
+    said("by", by, BY_CHARS_MAX, &[])?;
+    reason.map_or(Ok(()), |reason| {
+        said("reason", reason, REASON_CHARS_MAX, &['\n', '\t'])
+    })
 }
 
 /// What [`check_asker`] wants, in the words of a schema, of every body that has these fields.
