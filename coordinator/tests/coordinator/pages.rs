@@ -58,11 +58,14 @@ fn hosts_resources_and_alerts_are_listed_by_page() {
     }
     let hosts = list(&coordinator, "/api/v1/agents?limit=2");
     assert!(hosts.iter().all(|host| host["state"] == "revoked"));
-    for query in ["agents?limit=0", "resources?limit=1001", "alerts?limit=0"] {
-        let answer = coordinator.call("GET", &format!("/api/v1/{query}"), None);
-        answer.refused(400, "invalid");
-    }
-    for query in ["agents?cursor=x", "alerts?cursor=x", "alerts?kind=none"] {
+    for query in [
+        "agents?limit=0",
+        "resources?limit=1001",
+        "alerts?limit=0",
+        "agents?cursor=x",
+        "alerts?cursor=x",
+        "alerts?kind=none",
+    ] {
         let answer = coordinator.call("GET", &format!("/api/v1/{query}"), None);
         answer.refused(400, "invalid");
     }
