@@ -115,11 +115,11 @@ impl Core {
             return;
         };
         // Of what was over before the ledger could answer nothing is tried again.
-        let is_open = self.set.runs.contains_key(&matter.run_id);
-        if !is_open
-            || !self.rules.on(Rule::RefusedRests)
-            || self.setbacks.refused(matter, now) != TOLD_AFTER
-        {
+        let Some(run) = self.set.runs.get(&matter.run_id) else {
+            return;
+        };
+        let on = On::Run(run.job_id, run.run_id);
+        if !self.rules.on(Rule::RefusedRests) || self.setbacks.refused(matter, now) != TOLD_AFTER {
             return;
         }
         let shard = matter
@@ -130,8 +130,6 @@ impl Core {
              else goes on; compare its rows with a sound copy of the ledger",
             matter.run_id
         );
-        let run = self.set.runs.get(&matter.run_id);
-        let on = run.map_or(On::All, |run| On::Run(run.job_id, run.run_id));
         let kind = AlertKind::CommandRefused;
         self.alert(RaiseAlert { kind, on, text }, now);
     }
