@@ -33,9 +33,6 @@ impl Answers<'_> {
         filter: &AlertFilter,
     ) -> rusqlite::Result<Page<api::Alert, AlertId>> {
         let mut wanted = Conditions::default();
-        if !filter.cleared {
-            wanted.and("l.cleared_at IS NULL", []);
-        }
         if let Some(kind) = filter.kind {
             wanted.and("l.kind = ?", [kind.code().into()]);
         }
@@ -45,6 +42,12 @@ impl Answers<'_> {
         if let Some(namespace) = &filter.namespace {
             wanted.of_namespace("ifnull(j.name, '')", namespace);
         }
+        // Most rows are cleared: those are passed over before anything is read beside them.
+        let open = if filter.cleared {
+            "TRUE"
+        } else {
+            "l.cleared_at IS NULL"
+        };
         let mut values = wanted.values.clone();
         values.push(filter.before.map_or(i64::MAX, |before| before.0).into());
         let walk = Walk {
@@ -52,7 +55,7 @@ impl Answers<'_> {
                 "SELECT l.alert_id, l.at, l.kind, j.name, l.run_id, a.name, l.text, l.count,
                     l.last_at, l.cleared_at, l.cleared_by, {}
                  FROM alerts l LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)
-                 WHERE l.alert_id < ? ORDER BY l.alert_id DESC",
+                 WHERE {open} AND l.alert_id < ? ORDER BY l.alert_id DESC",
                 wanted.sql()
             ),
             values,
