@@ -38,7 +38,7 @@ test-full: test ## Run them all, the long ones included
 	$(MAKE) test-guest
 
 # Built for speed, with all checks in: hours otherwise.
-LONG_SIMULATIONS = a_week ten_thousand
+LONG_SIMULATIONS = week::a_week fuses::ten_thousand
 
 test-simulation: ## Simulate a thousand seeds, a week, and ten thousand jobs in one second
 	MATINS_SIM_SEEDS=$(SIM_SEEDS_LONG) cargo test --profile simulation -p tests --test simulate \
