@@ -167,9 +167,8 @@ impl Preparation<'_> {
             Some(known) if known.sources == sources => Ok(known.account.clone()),
             _ => {
                 let account = Account::look_up(name, &self.launcher.host)?;
-                let is_settled = sources.are_settled(now);
                 let found = Found { account, sources };
-                if is_settled {
+                if found.sources.are_settled(now) {
                     teller.found(&found);
                 }
                 Ok(found.account)
@@ -188,17 +187,15 @@ impl Preparation<'_> {
 
     fn make_directory(&self, account: Option<&Account>) -> Result<(), LaunchError> {
         let make = || {
+            let other = account.map(|a| (a.uid().as_raw(), a.gid().as_raw()));
             let own = (geteuid().as_raw(), getegid().as_raw());
-            let owner = account.map_or(own, |a| (a.uid().as_raw(), a.gid().as_raw()));
-            if !self.take_spare(owner) {
+            if !self.take_spare(other.unwrap_or(own)) {
                 make_fresh(self.work.directory)?;
-                if account.is_some() {
-                    let (uid, gid) = owner;
+                if let Some((uid, gid)) = other {
                     std::os::unix::fs::chown(self.work.directory, Some(uid), Some(gid))?;
                 }
             }
-            if account.is_some() {
-                let (uid, gid) = owner;
+            if let Some((uid, gid)) = other {
                 // A program that opens /dev/stdout opens the pipe anew, and must be let.
                 std::os::unix::fs::fchown(io::stdout(), Some(uid), Some(gid))?;
                 std::os::unix::fs::fchown(io::stderr(), Some(uid), Some(gid))?;
