@@ -200,7 +200,7 @@ impl Removal {
                 };
                 // So few fit into the pipe at once. One that is not heard of goes with the next
                 // supervisor.
-                let line = serde_json::to_string(&(name, user)).unwrap_or_default();
+                let line = serde_json::to_string(&(name, user)).expect("a spare is plain data");
                 if let Err(error) = writeln!(teller, "{line}") {
                     tracing::debug!(%error, "a directory was put aside for nobody");
                 }
@@ -230,8 +230,13 @@ impl Removal {
         let Some(sent) = &mut self.worker else {
             return;
         };
-        // It ends with the pipe's end, or where there is nothing more to read now.
-        let _ = sent.told.read_to_end(&mut sent.heard);
+        match sent.told.read_to_end(&mut sent.heard) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                tracing::error!(%error, "it is not heard what was put aside");
+            }
+            // To the pipe's end, or as far as there is something to read now.
+            _ => {}
+        }
         let whole = sent.heard.iter().rposition(|&byte| byte == b'\n');
         let lines: Vec<u8> = sent.heard.drain(..whole.map_or(0, |at| at + 1)).collect();
         for line in lines.split(|&byte| byte == b'\n') {
@@ -414,6 +419,14 @@ mod tests {
             self.home.path().join(path)
         }
 
+        /// The working directory of an attempt, as it is made.
+        fn make_work(&self, token: i64) -> PathBuf {
+            let work = self.path(&format!("work/{token}"));
+            let mut builder = DirBuilder::new();
+            builder.mode(spares::MODE).create(&work).unwrap();
+            work
+        }
+
         /// As the child does, without one.
         fn remove(&mut self) {
             let waiting = std::mem::take(&mut self.removal.waiting);
@@ -510,9 +523,7 @@ mod tests {
         fs::create_dir(place.path("work")).unwrap();
         for (token, user) in [(1, Some("a")), (2, Some("a")), (3, None)] {
             assert_eq!(place.removal.lend(Token(token), user), None);
-            let work = place.path(&format!("work/{token}"));
-            let mut builder = DirBuilder::new();
-            builder.mode(spares::MODE).create(&work).unwrap();
+            let work = place.make_work(token);
             place.removal.take_from(Token(token), work);
         }
         fs::write(place.path("work/2/file"), "x").unwrap();
@@ -540,9 +551,7 @@ mod tests {
         fs::create_dir(place.path("work")).unwrap();
         for token in [1, 2] {
             place.removal.lend(Token(token), None);
-            let work = place.path(&format!("work/{token}"));
-            let mut builder = DirBuilder::new();
-            builder.mode(spares::MODE).create(&work).unwrap();
+            place.make_work(token);
         }
         place.removal.take_from(Token(1), place.path("work/1"));
         work_through(&mut place);
