@@ -175,7 +175,7 @@ fn consensus_is_the_only_module_that_names_openraft() {
                 waiting.push(path);
                 continue;
             }
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let text = std::fs::read_to_string(&path).expect("sources are text");
             looked_at += 1;
             if text.contains("openraft::") {
                 named.push(path);
