@@ -68,8 +68,13 @@ impl Slack {
         Slack { absolute, share }
     }
 
+    /// The most that may be, where so much was before.
+    pub(super) fn most(self, before: f64) -> f64 {
+        before * (1.0 + self.share) + self.absolute
+    }
+
     pub(super) fn allows(self, before: f64, after: f64) -> bool {
-        after <= before * (1.0 + self.share) + self.absolute
+        after <= self.most(before)
     }
 }
 

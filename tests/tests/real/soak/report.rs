@@ -54,10 +54,7 @@ fn table(curves: &Curves, slack: impl Fn(&Thing) -> Option<Slack>) -> Result<Str
     );
     for (thing, stretch) in curves.stretches() {
         let allowed = slack(thing).map_or("-".to_owned(), |slack| {
-            format!(
-                "{:.0}",
-                stretch.second * (1.0 + slack.share) + slack.absolute
-            )
+            format!("{:.0}", slack.most(stretch.second))
         });
         writeln!(
             text,
