@@ -50,8 +50,8 @@ enum Deed {
     Rerun,
     Redo,
     Pause,
-    Cordon,
-    Drain,
+    /// A host is cordoned or drained.
+    Withdraw,
     Churn,
     ClearAlert,
 }
@@ -63,8 +63,8 @@ const DEEDS: &[Deed] = &[
     Deed::Rerun,
     Deed::Redo,
     Deed::Pause,
-    Deed::Cordon,
-    Deed::Drain,
+    Deed::Withdraw,
+    Deed::Withdraw,
     Deed::Churn,
     Deed::ClearAlert,
 ];
@@ -111,7 +111,7 @@ impl People {
                 self.undo.push((until, Undo::Resume(job)));
                 self.post("pause", &format!("jobs/{job}/pause"), &reason)?;
             }
-            Deed::Cordon | Deed::Drain if !self.undo.iter().any(|(_, undo)| undo.is_host()) => {
+            Deed::Withdraw if !self.undo.iter().any(|(_, undo)| undo.is_host()) => {
                 let agent = agent_name(self.rng.between(1, self.hosts.into()) as u32);
                 let now = self.rng.one_in(2);
                 self.undo.push((until, Undo::Uncordon(agent.clone())));
@@ -122,7 +122,7 @@ impl People {
                     self.post("drain", &format!("agents/{agent}/drain"), &drain)?;
                 }
             }
-            Deed::Cordon | Deed::Drain => {}
+            Deed::Withdraw => {}
             Deed::Churn => {
                 let path = format!("/api/v1/jobs/{CHURN}");
                 if self.rng.one_in(2) {
@@ -176,16 +176,14 @@ impl People {
     /// Takes back all that was only for a while, and leaves every job running or paused.
     pub(super) fn leave(&mut self, paused: bool) -> Result<()> {
         let whatever = Instant::now() + Duration::from_secs(3_600);
-        let reason = json!({ "by": "soak", "reason": "test" });
         self.ask_until_granted("the end of what was for a while", |people| {
             people.undo_due(whatever)?;
             Ok(people.undo.is_empty())
         })?;
-        let verb = if paused { "pause" } else { "resume" };
-        let body = if paused {
-            reason
+        let (verb, body) = if paused {
+            ("pause", json!({ "by": "soak", "reason": "test" }))
         } else {
-            json!({ "by": "soak" })
+            ("resume", json!({ "by": "soak" }))
         };
         for job in self.jobs.clone() {
             self.ask_until_granted(verb, |people| {
@@ -249,10 +247,7 @@ impl People {
     }
 
     fn look<T: DeserializeOwned + Default>(&mut self, what: &'static str, path: &str) -> Result<T> {
-        match self.ask(what, &format!("/api/v1/{path}"), Ask::Get)? {
-            Some(answer) if answer.is_success() => Ok(serde_json::from_str(&answer.text)?),
-            _ => Ok(T::default()),
-        }
+        read(self.ask(what, &format!("/api/v1/{path}"), Ask::Get)?)
     }
 
     fn ask(&mut self, what: &'static str, path: &str, ask: Ask<'_>) -> Result<Option<Answer>> {
@@ -293,6 +288,14 @@ fn judge(
     Ok(Some(answer))
 }
 
+/// What a yes says; nothing where there was none.
+fn read<T: DeserializeOwned + Default>(answer: Option<Answer>) -> Result<T> {
+    match answer {
+        Some(answer) if answer.is_success() => Ok(serde_json::from_str(&answer.text)?),
+        _ => Ok(T::default()),
+    }
+}
+
 /// Reads everything there is to read, and leaves in the middle of what goes on, until it is over.
 pub(super) fn read_all(client: &Client, mut rng: Rng, over: &AtomicBool) -> Result<Tallies> {
     let mut tallies = Tallies::new();
@@ -308,10 +311,7 @@ pub(super) fn read_all(client: &Client, mut rng: Rng, over: &AtomicBool) -> Resu
             judge(&mut tallies, what, client.ask(path, Ask::Get))?;
         }
         let newest = client.ask("/api/v1/runs?limit=30", Ask::Get);
-        let Some(newest) = judge(&mut tallies, "runs", newest)? else {
-            continue;
-        };
-        let newest: Vec<Run> = serde_json::from_str(&newest.text).unwrap_or_default();
+        let newest: Vec<Run> = read(judge(&mut tallies, "runs", newest)?)?;
         let Some(run) = newest.get(rng.index(newest.len().max(1))) else {
             continue;
         };
