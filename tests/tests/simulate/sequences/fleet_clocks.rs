@@ -18,6 +18,26 @@ const HOUR: i64 = 60 * MINUTE;
 /// and its way back leave in doubt, and what it drifts between two looks.
 const LIMIT_MS: i64 = 1_100;
 
+/// So many hosts, and a job of every minute that has fired once.
+fn begin_minutely(world: &mut World, hosts: usize) -> Held {
+    world.begin(hosts)?;
+    world.put(&Job::every_minute("a/minutely"))?;
+    world.run_for(90 * SECOND)
+}
+
+/// How often it has fired.
+fn fired(world: &World) -> usize {
+    world.fires_of("a/minutely").len()
+}
+
+/// The job has not fired since it had fired so often.
+fn require_still(world: &mut World, before: usize, invariant: &'static str) {
+    let fires = fired(world);
+    world.require(fires == before, "P6", invariant, || {
+        format!("{} fires", fires - before)
+    });
+}
+
 /// The coordinator's clock is steered ahead, too gently for a step. One of four hosts is wrong by two
 /// hours from the beginning, and that concerns nobody but itself.
 fn drifting_clock(world: &mut World) -> Held {
@@ -26,7 +46,7 @@ fn drifting_clock(world: &mut World) -> Held {
     world.hosts[A].clock.step(now, 2 * HOUR);
     world.put(&Job::every_minute("a/minutely"))?;
     world.run_for(5 * MINUTE)?;
-    let fires = world.fires_of("a/minutely").len();
+    let fires = fired(world);
     world.require(
         fires == 5,
         "P6",
@@ -36,10 +56,10 @@ fn drifting_clock(world: &mut World) -> Held {
     let now = world.now;
     world.coordinator_clock.set_rates(now, 0, 900);
     for _ in 0..180 {
-        let before = world.fires_of("a/minutely").len();
+        let before = fired(world);
         let error = world.coordinator_clock.wall_error(world.now);
         world.run_for(10 * SECOND)?;
-        let after = world.fires_of("a/minutely").len();
+        let after = fired(world);
         world.require(
             error < LIMIT_MS || after == before,
             "P6",
@@ -64,28 +84,21 @@ fn drifting_clock(world: &mut World) -> Held {
 
 /// The coordinator's clock is set 25 hours ahead, and nobody sets it back.
 fn clock_set_and_left(world: &mut World) -> Held {
-    world.begin(3)?;
-    world.put(&Job::every_minute("a/minutely"))?;
-    world.run_for(90 * SECOND)?;
-    let before = world.fires_of("a/minutely").len();
+    begin_minutely(world, 3)?;
+    let before = fired(world);
     world.step_clock(25 * HOUR);
     world.run_for(10 * MINUTE)?;
-    let fires = world.fires_of("a/minutely").len();
-    world.require(
-        fires == before,
-        "P6",
+    require_still(
+        world,
+        before,
         "nothing fires by a clock that the fleet contradicts",
-        || format!("{} fires", fires - before),
     );
     // The hosts go away, and have still not agreed.
     for host in 0..world.hosts.len() {
         world.cut(host, true, true);
     }
     world.run_for(3 * MINUTE)?;
-    let fires = world.fires_of("a/minutely").len();
-    world.require(fires == before, "P6", "silence is no consent", || {
-        format!("{} fires", fires - before)
-    });
+    require_still(world, before, "silence is no consent");
     world.step_clock(-25 * HOUR);
     for host in 0..world.hosts.len() {
         world.heal(host);
@@ -98,29 +111,25 @@ fn clock_set_and_left(world: &mut World) -> Held {
 /// The coordinator's machine comes back with a dead battery, its clock 25 hours ahead, and leads
 /// before any host has attached.
 fn boot_with_wrong_clock(world: &mut World) -> Held {
-    world.begin(3)?;
-    world.put(&Job::every_minute("a/minutely"))?;
-    world.run_for(90 * SECOND)?;
+    begin_minutely(world, 3)?;
     world.reboot_coordinator(true);
-    let before = world.fires_of("a/minutely").len();
+    let before = fired(world);
     world.step_clock(25 * HOUR);
     world.start_leader();
     world.run_for(10 * MINUTE)?;
-    let fires = world.fires_of("a/minutely").len();
-    world.require(
-        fires == before,
-        "P6",
+    require_still(
+        world,
+        before,
         "nothing fires by a clock that nobody has looked at",
-        || format!("{} fires", fires - before),
     );
     world.step_clock(-25 * HOUR);
     world.run_for(3 * MINUTE)?;
     // Where it comes back with the right time, the hosts say so, and that takes seconds.
     world.reboot_coordinator(true);
     world.start_leader();
-    let before = world.fires_of("a/minutely").len();
+    let before = fired(world);
     world.run_for(2 * MINUTE)?;
-    let fires = world.fires_of("a/minutely").len();
+    let fires = fired(world);
     world.require(
         fires >= before + 2,
         "P1",
@@ -133,22 +142,18 @@ fn boot_with_wrong_clock(world: &mut World) -> Held {
 
 /// The clock is set 25 hours ahead while no coordinator runs; its one host is no reference.
 fn clock_set_between_reigns(world: &mut World) -> Held {
-    world.begin(1)?;
-    world.put(&Job::every_minute("a/minutely"))?;
-    world.run_for(90 * SECOND)?;
+    begin_minutely(world, 1)?;
     world.crash_leader(world.front, true);
-    let before = world.fires_of("a/minutely").len();
+    let before = fired(world);
     world.step_clock(25 * HOUR);
     world.start_leader();
     world.run_for(30 * SECOND)?;
     world.step_clock(-25 * HOUR);
     world.run_for(30 * SECOND)?;
-    let fires = world.fires_of("a/minutely").len();
-    world.require(
-        fires == before,
-        "P6",
+    require_still(
+        world,
+        before,
         "nothing fires by a clock that was set while nobody looked",
-        || format!("{} fires", fires - before),
     );
     world.run_for(3 * MINUTE)?;
     crate::invariants::audit(world)?;
