@@ -7,12 +7,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use jobs::Manifest;
+use job::{manifest, success};
 use ledger::command::{AttachAgent, BecomeActive, Decision, Finish, Fire, Grant, PutJob};
 use ledger::{Command, Done, Proposal, RunState, Store};
-use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
+use protocol::attempt::Trigger;
 use protocol::message::Incarnation;
 use protocol::{AgentId, BootMs, DurationMs, Epoch, JobId, Rules, RunId, SessionId, Token, WallMs};
+
+mod job;
 
 const ROUNDS: usize = 5;
 const SHARDS: u32 = 32;
@@ -83,7 +85,7 @@ impl Bench {
         };
         let put = PutJob {
             shards: None,
-            manifest: manifest()?,
+            manifest: manifest("leases", "cron: \"@every 1s\"", SHARDS)?,
             cut_over: WallMs(0),
             settle: None,
             expected: None,
@@ -160,18 +162,7 @@ impl Bench {
     }
 
     fn finish(&mut self, tokens: &[Token]) -> Result<()> {
-        let end = AttemptEnd {
-            outcome: AttemptOutcome::Succeeded,
-            exit: Some(Exit::Code(0)),
-            started_at: Some(WallMs(1)),
-            ended_at: WallMs(2),
-            cpu: DurationMs(1),
-            memory_bytes_peak: 1 << 20,
-            out_of_memory: false,
-            not_enforced: Vec::new(),
-            reason: None,
-            tail: String::new(),
-        };
+        let end = success();
         let agent_id = self.agent.0;
         let finish = |&token| {
             Command::Finish(Finish {
@@ -202,19 +193,4 @@ fn propose(store: &mut Store, epoch: Option<Epoch>, commands: Vec<Command>) -> R
         .into_iter()
         .map(|outcome| Ok(outcome.result?))
         .collect()
-}
-
-fn manifest() -> Result<Manifest> {
-    let yaml = format!(
-        "name: bench/leases\npurpose: bench\nowner: bench\n\
-         repeatable: {{ safe: true, how: bench }}\n\
-         schedule: {{ cron: \"@every 1s\", timezone: Etc/UTC }}\n\
-         misfire: {{ policy: skip, after: 60s }}\noverlap: queue\nexpected_duration: 1s\n\
-         timeout: 1m\nshards: {SHARDS}\nretry: {{ at_most: 3, backoff: [1s] }}\n\
-         run: {{ exec: [\"/bin/true\", \"{{shard}}\"] }}\n"
-    );
-    jobs::parse_manifests("bench.yaml", &yaml)
-        .map_err(|problems| anyhow::anyhow!("{problems:?}"))?
-        .pop()
-        .context("one manifest")
 }

@@ -8,11 +8,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use coordinator_core::ConnId;
-use jobs::Manifest;
+use job::manifest;
 use protocol::{DurationMs, Token};
 use scheduler::{BEGIN, Scheduler, Spent};
 
 mod chart;
+#[path = "../job/mod.rs"]
+mod job;
 mod scheduler;
 
 /// Jobs that are due in one second.
@@ -115,19 +117,4 @@ fn micros(spent: std::time::Duration, count: u32) -> f64 {
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
-}
-
-fn manifest(name: &str, schedule: &str, shards: u32) -> Result<Manifest> {
-    let yaml = format!(
-        "name: bench/{name}\npurpose: bench\nowner: bench\n\
-         repeatable: {{ safe: true, how: bench }}\n\
-         schedule: {{ {schedule}, timezone: Etc/UTC }}\n\
-         misfire: {{ policy: skip, after: 60s }}\noverlap: queue\nexpected_duration: 1m\n\
-         timeout: 1h\nshards: {shards}\nretry: {{ at_most: 3, backoff: [1s] }}\n\
-         run: {{ exec: [\"/bin/true\", \"{{shard}}\"] }}\n"
-    );
-    jobs::parse_manifests("bench.yaml", &yaml)
-        .map_err(|problems| anyhow::anyhow!("{problems:?}"))?
-        .pop()
-        .context("one manifest")
 }

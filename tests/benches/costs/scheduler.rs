@@ -11,11 +11,12 @@ use coordinator_core::{Config, ConnId, Core, Effect, Request, RequestId};
 use jobs::Manifest;
 use ledger::command::PutJob;
 use ledger::{Command, Proposal, Store};
-use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Incarnation, Nonce, PROTOCOL_VERSION, Receipt,
 };
 use protocol::{BootMs, DurationMs, JobName, Lifetime, Now, Rules, Token, WallMs};
+
+use crate::job::success;
 
 /// When the scheduler begins: a midnight.
 pub(crate) const BEGIN: WallMs = WallMs(1_800_057_600_000);
@@ -230,18 +231,3 @@ const FOR_EVER: Lifetime = Lifetime {
     from: WallMs(0),
     until: WallMs(9_000_000_000_000),
 };
-
-fn success() -> AttemptEnd {
-    AttemptEnd {
-        outcome: AttemptOutcome::Succeeded,
-        exit: Some(Exit::Code(0)),
-        started_at: Some(WallMs(1)),
-        ended_at: WallMs(2),
-        cpu: DurationMs(1),
-        memory_bytes_peak: 1 << 20,
-        out_of_memory: false,
-        not_enforced: Vec::new(),
-        reason: None,
-        tail: String::new(),
-    }
-}
