@@ -12,8 +12,8 @@ use protocol::{AgentName, ResourceName};
 use crate::args::{self, Asking, Cordon, Drain, Uncordon};
 use crate::client::{Client, Target};
 use crate::commands::get::resources_table;
-use crate::commands::{MISSED_MAX, agent_path, asking_user};
-use crate::failure::{Failure, Status};
+use crate::commands::{agent_path, asking_user, look_again};
+use crate::failure::Failure;
 use crate::output::talk;
 use crate::paint::in_tone;
 use crate::progress::Progress;
@@ -105,26 +105,13 @@ fn wait_until_empty(
             count(u64::from(answer.leased), "shard")
         ));
         thread::sleep(LOOK_AGAIN);
-        // Found anew each time: a coordinator that was started again may have another address.
-        let look = target
-            .find()
-            .and_then(|client| client.get::<AgentDetail>(&agent_path(host), &[]));
-        match look {
-            Ok(detail) => {
-                missed = 0;
-                answer = AgentAnswer {
-                    agent: detail.agent.agent,
-                    state: detail.agent.state,
-                    leased: detail.agent.leased,
-                };
-            }
-            // A coordinator that starts again is waited for.
-            Err(Failure::Told(told))
-                if told.status == Status::Unreachable && missed < MISSED_MAX =>
-            {
-                missed += 1;
-            }
-            Err(failure) => return Err(failure),
+        let look = |client: &Client| client.get::<AgentDetail>(&agent_path(host), &[]);
+        if let Some(detail) = look_again(target, &mut missed, look)? {
+            answer = AgentAnswer {
+                agent: detail.agent.agent,
+                state: detail.agent.state,
+                leased: detail.agent.leased,
+            };
         }
         if answer.state == "ready" {
             return Err(Failure::failed(

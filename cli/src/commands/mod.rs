@@ -21,14 +21,34 @@ use nix::unistd::{User, getuid};
 use protocol::api::{JobDetail, Run, RunDetail};
 use protocol::{AgentName, JobName, WallMs};
 
-use crate::client::Client;
+use crate::client::{Client, Target};
 use crate::clock::{instant_of_local, rough};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::subject::{RunRef, When};
 use crate::text::count;
 
 /// Looks in a row that a coordinator may miss which starts again, for whoever waits or follows.
 const MISSED_MAX: u32 = 60;
+
+/// Looks once more at a coordinator that may have been started again, at another address. `missed`
+/// counts the looks in a row that did not reach it, of which this may be one: then nothing is seen.
+fn look_again<T>(
+    target: &Target,
+    missed: &mut u32,
+    look: impl FnOnce(&Client) -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    match target.find().and_then(|client| look(&client)) {
+        Ok(seen) => {
+            *missed = 0;
+            Ok(Some(seen))
+        }
+        Err(Failure::Told(told)) if told.status == Status::Unreachable && *missed < MISSED_MAX => {
+            *missed += 1;
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
 
 /// Who asks: the user that this process runs as.
 pub(crate) fn asking_user() -> String {

@@ -377,6 +377,42 @@ fn what_waits_and_follows_goes_on_with_a_coordinator_that_was_started_again() {
 }
 
 #[test]
+fn a_shard_that_no_host_has_yet_is_followed_over_a_restart_of_the_coordinator() {
+    const YEARLY: &str = "0 0 1 1 *";
+    let place = Place::new();
+    place.write("jobs/a.yaml", &manifest("demo/a", YEARLY, 1, ECHO));
+    let script = "echo begun; while [ ! -e $GO ]; do sleep 0.05; done"
+        .replace("$GO", &place.path("go").display().to_string());
+    let exec = serde_json::json!(["/bin/sh", "-c", script]).to_string();
+    let one_by_one = manifest("demo/b", YEARLY, 2, &exec) + "needs: { uses: { db: 1 } }\n";
+    place.write("b.yaml", &one_by_one);
+    let house = House::start(place);
+    let ask = |arguments: &[&str]| {
+        let arguments = [arguments, &["--data", "data"]].concat();
+        house.place.matins(&arguments)
+    };
+    wait_for("the coordinator", || {
+        (ask(&["resource", "set", "db", "1"]).status == 0).then_some(())
+    });
+    ask(&["apply", "-f", "b.yaml"]).done();
+    ask(&["run", "demo/b", "--reason", "a test"]).done();
+    let follow = ["logs", "run-1", "--data", "data", "--follow"];
+    let mut logs = house.place.start("logs", &follow);
+    wait_for("the first shard's line", || {
+        house.place.read("logs.out").contains("begun").then_some(())
+    });
+    let before = house.children()["coordinator"];
+    signal(before, "KILL");
+    house.wait_for_another_coordinator(before);
+    house.place.write("go", "");
+    assert_eq!(logs.wait(), Some(0), "{}", house.place.read("logs.out"));
+    let out = house.place.read("logs.out");
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["shard 0 | begun", "shard 1 | begun"]);
+}
+
+#[test]
 fn told_to_stop_it_takes_attempts_along() {
     let mut house = House::with_job("[\"sleep\", \"3600\"]");
     let attempts = house.wait_for_attempts();

@@ -13,7 +13,7 @@ use protocol::output::Stream;
 
 use crate::args::{Logs, Text};
 use crate::client::{Client, PIECE_LIMIT};
-use crate::commands::{MISSED_MAX, find_run, newest_run};
+use crate::commands::{MISSED_MAX, find_run, look_again, newest_run};
 use crate::failure::{Failure, Status};
 use crate::output::{print_bytes, talk};
 use crate::subject::{RunRef, Subject};
@@ -32,7 +32,6 @@ pub(crate) fn logs(options: &Logs) -> Result<(), Failure> {
     let chosen = choose(options, &detail)?;
     let of_several = chosen.len() > 1;
     let reader = Reader {
-        client,
         run: RunRef::Id(detail.run.run),
         options: options.clone(),
     };
@@ -123,7 +122,6 @@ struct Chosen {
 /// Reads outputs of one run.
 #[derive(Clone)]
 struct Reader {
-    client: Client,
     run: RunRef,
     options: Logs,
 }
@@ -154,8 +152,13 @@ impl Reader {
             taken: 0,
             missed: None,
         };
-        let mut read = self.read_on(&self.client, chosen.shard, &mut place, &mut sink);
         loop {
+            // Found anew each time: it may have another address.
+            let read = self
+                .options
+                .target
+                .find()
+                .and_then(|client| self.read_on(&client, chosen.shard, &mut place, &mut sink));
             match (&read, place.missed) {
                 (Err(Failure::Told(told)), Some(missed))
                     if told.status == Status::Unreachable
@@ -167,12 +170,6 @@ impl Reader {
                 _ => return read,
             }
             thread::sleep(LOOK_AGAIN);
-            // Found anew: it may have another address.
-            read = self
-                .options
-                .target
-                .find()
-                .and_then(|client| self.read_on(&client, chosen.shard, &mut place, &mut sink));
         }
     }
 
@@ -226,15 +223,18 @@ impl Reader {
 
     /// Waits until a host has been given this shard; `false` if the run ends before that.
     fn wait_for_attempt(&self, shard: u32) -> Result<bool, Failure> {
+        let mut missed = 0;
         loop {
-            let detail = find_run(&self.client, &self.run)?;
-            let mut shards = detail.shard_list.iter();
-            let found = shards.find(|known| known.shard == shard);
-            if found.is_some_and(|shard| !shard.attempts.is_empty()) {
-                return Ok(true);
-            }
-            if detail.run.ended_at.is_some() {
-                return Ok(false);
+            let look = |client: &Client| find_run(client, &self.run);
+            if let Some(detail) = look_again(&self.options.target, &mut missed, look)? {
+                let mut shards = detail.shard_list.iter();
+                let found = shards.find(|known| known.shard == shard);
+                if found.is_some_and(|shard| !shard.attempts.is_empty()) {
+                    return Ok(true);
+                }
+                if detail.run.ended_at.is_some() {
+                    return Ok(false);
+                }
             }
             thread::sleep(LOOK_AGAIN);
         }
