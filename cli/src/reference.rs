@@ -84,7 +84,9 @@ fn collect(command: &Command, name: String, commands: &mut Vec<Command>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fmt::Write;
+    use std::path::PathBuf;
 
     use super::*;
 
@@ -118,6 +120,47 @@ mod tests {
             written == now,
             "docs/CLI.md is not what the program says: `make cli-reference` writes it anew"
         );
+    }
+
+    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_that_a_message_names_is_one() {
+        let commands = all_commands();
+        let known: BTreeSet<&str> = commands.iter().filter_map(|c| c.get_bin_name()).collect();
+        let mut files = Vec::new();
+        for part in [
+            "../agent",
+            "../coordinator",
+            "../jobs",
+            "../protocol",
+            "src",
+        ] {
+            sources(Path::new(part), &mut files);
+        }
+        let mut named = 0;
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            for said in text.split("`matins ").skip(1) {
+                let word = said.split(|c: char| !c.is_ascii_lowercase()).next();
+                let Some(word) = word.filter(|word| !word.is_empty()) else {
+                    continue;
+                };
+                let command = format!("{NAME} {word}");
+                assert!(known.contains(&*command), "{}: `{command}`", file.display());
+                named += 1;
+            }
+        }
+        assert!(named > 50, "only {named} were found");
     }
 
     #[test]

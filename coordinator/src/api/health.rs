@@ -52,7 +52,7 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Health>, ApiErr
     Err(ApiError::unavailable(
         what,
         missing.join("; "),
-        "wait for it, or see to the clock or the disk; `matins status` and the log tell more",
+        "wait for it, or see to the clock or the disk; `matins version` and the log tell more",
     ))
 }
 
