@@ -100,6 +100,14 @@ mod tests {
         RaiseAlert { kind, on, text }
     }
 
+    /// As a query names it, and as an answer does.
+    #[test]
+    fn a_kind_has_one_word_wherever_it_is_written() {
+        for &kind in AlertKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+
     #[test]
     fn an_alert_is_kept_with_what_it_is_about_and_a_bounded_text() {
         let mut bed = Bed::new();
