@@ -121,15 +121,9 @@ fn six_hundred_slow_clients_do_not_keep_everybody_else_out() {
         coordinator.token
     );
     let mut slow: Vec<Slow> = (0..SLOW)
-        .map(|i| {
-            Slow::begin(
-                address,
-                if i < SLOW_HEADS {
-                    slow_head
-                } else {
-                    &slow_body
-                },
-            )
+        .map(|i| match i {
+            ..SLOW_HEADS => Slow::begin(address, slow_head),
+            _ => Slow::begin(address, &slow_body),
         })
         .collect();
     thread::scope(|scope| {
