@@ -10,9 +10,9 @@
 //! | `api-token` | the secret that every request to the API must carry |
 //! | `api.json` | where the API listens, and the token; there while it listens |
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -20,14 +20,15 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
 use crate::consensus::{Begin, GroupOptions};
+use crate::files::{self, open_private};
 use crate::token::{ApiToken, TokenError};
+
+/// Number of the node that has no others.
+const ONLY_NODE: u64 = 1;
 
 const LOCK_FILE: &str = "lock";
 /// The ledger, in the data directory of a coordinator.
 pub const LEDGER_FILE: &str = "ledger.db";
-/// Number of the node that has no others.
-const ONLY_NODE: u64 = 1;
-
 const TOKEN_FILE: &str = "api-token";
 const API_FILE: &str = "api.json";
 
@@ -147,13 +148,7 @@ impl DataDir {
 
     pub(crate) fn unpublish(&self) -> Result<(), DataDirError> {
         let path = self.path.join(API_FILE);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(DataDirError::Write {
-                path,
-                source: error,
-            }),
-            _ => Ok(()),
-        }
+        files::remove(&path).map_err(|source| DataDirError::Write { path, source })
     }
 }
 
@@ -185,17 +180,6 @@ fn take_lock(directory: &Path) -> Result<Flock<File>, DataDirError> {
     Ok(lock)
 }
 
-/// Opens a file as it is; one that is made here is private.
-fn open_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-}
-
 /// Puts a private file in its place, whole or not at all.
 fn replace(path: &Path, content: &[u8]) -> Result<(), DataDirError> {
     let write = |source| DataDirError::Write {
@@ -204,23 +188,10 @@ fn replace(path: &Path, content: &[u8]) -> Result<(), DataDirError> {
     };
     let temporary = path.with_extension("new");
     // What an interrupted start left; its mode is not to be trusted.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(write(error)),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(write)?;
+    files::remove(&temporary).map_err(write)?;
+    let mut file = files::create_private(&temporary).map_err(write)?;
     file.write_all(content)
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&temporary, path))
-        .and_then(|()| match path.parent() {
-            Some(directory) => File::open(directory)?.sync_all(),
-            None => Ok(()),
-        })
+        .and_then(|()| files::put_in_place(&file, &temporary, path))
         .map_err(write)
 }
 

@@ -28,6 +28,7 @@ pub mod consensus;
 mod data_dir;
 mod engine;
 mod exit;
+mod files;
 mod member;
 mod metrics;
 mod narrate;

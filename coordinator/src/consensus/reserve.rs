@@ -4,14 +4,15 @@
 //! database can be opened to make it smaller. So a file of nothing holds some room, and is given up
 //! when a start finds the disk full; and long before that, somebody is told.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::posix_fallocate;
 use nix::sys::statvfs::statvfs;
+
+use crate::files::open_private;
 
 /// Room that is held.
 const BYTES: u64 = 64 << 20;
@@ -79,12 +80,7 @@ fn held(path: &Path) -> io::Result<u64> {
 }
 
 fn take(path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)?;
+    let file = open_private(path)?;
     posix_fallocate(&file, 0, BYTES.cast_signed())?;
     Ok(())
 }

@@ -4,14 +4,16 @@
 //! under another name after a start was cut off, and is removed. It is never the only place of
 //! anything: one that cannot be read is removed as well, and the next is made from the ledger.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ledger::replica::Applied;
 use ledger::snapshot::{self, SnapshotError};
+
+use crate::files;
 
 /// A whole snapshot: a file that nobody changes, though its name may come to stand for a newer one.
 #[derive(Debug)]
@@ -91,17 +93,11 @@ impl Snapshots {
         let mut kept = self.kept();
         let temporary = self.directory.join("snapshot.new");
         remove(&temporary)?;
-        let place = |source| KeepError::Place {
+        // It holds what the ledger holds.
+        files::create_private(&temporary).map_err(|source| KeepError::Place {
             path: temporary.clone(),
             source,
-        };
-        // Private from its first moment on: it holds what the ledger holds.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)
-            .map_err(place)?;
+        })?;
         let applied = snapshot::copy(&self.ledger, &temporary)?;
         self.put_in_place(&temporary)?;
         *kept = Some(applied.clone());
@@ -128,9 +124,7 @@ impl Snapshots {
     fn put_in_place(&self, temporary: &Path) -> Result<(), KeepError> {
         let place = self.place();
         File::open(temporary)
-            .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(temporary, &place))
-            .and_then(|()| File::open(&self.directory)?.sync_all())
+            .and_then(|file| files::put_in_place(&file, temporary, &place))
             .map_err(|source| KeepError::Place {
                 path: place,
                 source,
@@ -147,11 +141,8 @@ impl Snapshots {
 }
 
 fn remove(path: &Path) -> Result<(), KeepError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(KeepError::Place {
-            path: path.to_owned(),
-            source,
-        }),
-        _ => Ok(()),
-    }
+    files::remove(path).map_err(|source| KeepError::Place {
+        path: path.to_owned(),
+        source,
+    })
 }

@@ -1,0 +1,45 @@
+//! Files that are the coordinator's alone: private from their first moment on, and under their name
+//! whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens a file as it is; one that is made here is private.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Makes a private file where there is none.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Removes a file that need not be there.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Gives a file that is complete its name, in the same directory. On return the power may go.
+pub(crate) fn put_in_place(file: &File, temporary: &Path, place: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    fs::rename(temporary, place)?;
+    match place.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
