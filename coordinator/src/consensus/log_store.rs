@@ -24,8 +24,8 @@ use openraft::vote::RaftVote;
 use openraft::{LogState, OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 
-use super::form;
 use super::types::{EntryId, Leader, LogEntry, Types, VoteCast, entry_id, position};
+use super::{form, on_disk};
 use crate::exit::{self, LEDGER_FAILED};
 
 /// Commands that are kept in memory with the newest entries: at 300 bytes each, 10 MB.
@@ -121,26 +121,13 @@ impl LogStore {
     /// From which entry on the log is in memory.
     #[cfg(test)]
     pub(super) fn held_from(&self) -> u64 {
-        let held = self.shared.held();
-        held.entries
-            .first_key_value()
-            .map_or(held.synced, |(index, _)| *index)
+        self.shared.held().first()
     }
 
     /// What the log takes up on the disk, without what it would use again.
     pub(super) async fn bytes(&self) -> io::Result<u64> {
         let shared = Arc::clone(&self.shared);
-        let read = move || {
-            let reader = shared
-                .reader
-                .lock()
-                .expect("nobody panics while holding it");
-            reader.bytes()
-        };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)
+        on_disk(move || shared.reader().bytes()).await
     }
 
     async fn ordered<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> io::Result<T> {
@@ -162,11 +149,7 @@ impl LogStore {
         let shared = Arc::clone(&self.shared);
         let bytes_max = if all { usize::MAX } else { BYTES_AT_ONCE };
         let end = from_file.end;
-        let read = move || shared.read_file(from_file, bytes_max);
-        let mut entries = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)?;
+        let mut entries = on_disk(move || shared.read_file(from_file, bytes_max)).await?;
         // Of a log that was cut short by `bytes_max` the newest entries do not follow.
         if entries.last().is_none_or(|last| last.index() + 1 == end) {
             entries.append(&mut newest);
@@ -184,10 +167,12 @@ impl Shared {
         self.held.lock().expect("nobody panics while holding it")
     }
 
+    fn reader(&self) -> MutexGuard<'_, LogReader> {
+        self.reader.lock().expect("nobody panics while holding it")
+    }
+
     fn read_file(&self, range: Range<u64>, bytes_max: usize) -> Result<Vec<LogEntry>, ReadError> {
-        let reader = self.reader.lock().expect("nobody panics while holding it");
-        let read = reader.read(range, bytes_max)?;
-        drop(reader);
+        let read = self.reader().read(range, bytes_max)?;
         read.into_iter()
             .map(|entry| {
                 let payload = form::read_payload(&entry.bytes).map_err(|source| {
@@ -209,12 +194,16 @@ enum ReadError {
 }
 
 impl Held {
+    /// Entries from this index on are in memory.
+    fn first(&self) -> u64 {
+        self.entries
+            .first_key_value()
+            .map_or(self.synced, |(index, _)| *index)
+    }
+
     /// What of `range` is to be read from the file, and what is in memory after it.
     fn split(&self, range: &Range<u64>, all: bool) -> (Range<u64>, Vec<LogEntry>) {
-        let first = self
-            .entries
-            .first_key_value()
-            .map_or(self.synced, |(index, _)| *index);
+        let first = self.first();
         let from_file = range.start..range.end.min(first);
         if !all && !from_file.is_empty() {
             return (from_file, Vec::new());

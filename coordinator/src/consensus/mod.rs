@@ -40,6 +40,7 @@ mod tests;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -416,6 +417,18 @@ fn spawn(
         .name(name.to_owned())
         .spawn(work)
         .map_err(|source| GroupError::Thread { name, source })
+}
+
+/// Has files worked on by a thread that may wait.
+async fn on_disk<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> io::Result<T>
+where
+    T: Send + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+        .map_err(io::Error::other)
 }
 
 fn follow_leadership(raft: &Raft<Types, State>) -> (watch::Receiver<Leadership>, AbortHandle) {

@@ -105,7 +105,10 @@ impl Snapshots {
     }
 
     /// Keeps a snapshot that lies complete somewhere in the same file system.
-    pub(super) fn keep(&self, snapshot: &SnapshotFile) -> Result<Applied, KeepError> {
+    pub(super) fn keep(
+        &self,
+        snapshot: &SnapshotFile,
+    ) -> Result<(Applied, SnapshotFile), KeepError> {
         let mut kept = self.kept();
         let applied = snapshot::examine(&snapshot.path)?;
         if snapshot.path != self.place() {
@@ -118,7 +121,7 @@ impl Snapshots {
             self.put_in_place(&temporary)?;
         }
         *kept = Some(applied.clone());
-        Ok(applied)
+        Ok((applied, SnapshotFile { path: self.place() }))
     }
 
     fn put_in_place(&self, temporary: &Path) -> Result<(), KeepError> {

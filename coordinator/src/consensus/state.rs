@@ -16,7 +16,8 @@ use openraft::{OptionalSend, RaftSnapshotBuilder};
 use tokio::sync::oneshot;
 
 use super::form::{self, FormError};
-use super::snapshots::{KeepError, SnapshotFile, Snapshots};
+use super::on_disk;
+use super::snapshots::{SnapshotFile, Snapshots};
 use super::types::{
     Answer, EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, entry_id, position,
 };
@@ -74,22 +75,21 @@ impl StateThread {
         &self,
         question: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> io::Result<T> {
-        let (answer, wait) = oneshot::channel();
-        let look = Box::new(move |store: &Store| {
-            // Whoever asked may have gone.
-            let _ = answer.send(question(store));
-        });
-        self.order(Order::Look(look))?;
+        self.ordered(|answer| {
+            Order::Look(Box::new(move |store| {
+                // Whoever asked may have gone.
+                let _ = answer.send(question(store));
+            }))
+        })
+        .await
+    }
+
+    async fn ordered<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> io::Result<T> {
+        let thread_gone = || io::Error::other("the thread that keeps the ledger has ended");
+        let (done, wait) = oneshot::channel();
+        self.orders.send(order(done)).map_err(|_| thread_gone())?;
         wait.await.map_err(|_| thread_gone())
     }
-
-    fn order(&self, order: Order) -> io::Result<()> {
-        self.orders.send(order).map_err(|_| thread_gone())
-    }
-}
-
-fn thread_gone() -> io::Error {
-    io::Error::other("the thread that keeps the ledger has ended")
 }
 
 fn work(mut store: Store, orders: &mpsc::Receiver<Order>, whole: &Whole) {
@@ -175,9 +175,9 @@ impl RaftStateMachine<Types> for State {
     {
         let mut chunks = entries.try_ready_chunks(ENTRIES_AT_ONCE);
         while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
-            let (done, wait) = oneshot::channel();
-            self.thread.order(Order::Apply(chunk, done))?;
-            wait.await.map_err(|_| thread_gone())?;
+            self.thread
+                .ordered(|done| Order::Apply(chunk, done))
+                .await?;
         }
         Ok(())
     }
@@ -192,23 +192,13 @@ impl RaftStateMachine<Types> for State {
         snapshot: SnapshotFile,
     ) -> Result<(), io::Error> {
         let snapshots = self.snapshots.clone();
-        let kept = tokio::task::spawn_blocking(move || {
-            let applied = snapshots.keep(&snapshot)?;
-            Ok::<_, KeepError>((applied, snapshots.current()))
-        });
-        let (applied, current) = kept
-            .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)?;
+        let (applied, kept) = on_disk(move || snapshots.keep(&snapshot)).await?;
         if applied.position.map(entry_id) != meta.last_log_id {
             return Err(io::Error::other(
                 "the snapshot does not go as far as its sender said",
             ));
         }
-        let (_, file) = current.expect("it has just been kept");
-        let (done, wait) = oneshot::channel();
-        self.thread.order(Order::Install(file, done))?;
-        wait.await.map_err(|_| thread_gone())
+        self.thread.ordered(|done| Order::Install(kept, done)).await
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, io::Error> {
@@ -221,10 +211,8 @@ impl RaftSnapshotBuilder<Types> for Snapshots {
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf, io::Error> {
         let snapshots = self.clone();
-        tokio::task::spawn_blocking(move || snapshots.make())
+        on_disk(move || snapshots.make())
             .await
-            .map_err(io::Error::other)?
-            .map_err(io::Error::other)
             .and_then(snapshot_of)
     }
 }
