@@ -3,7 +3,9 @@
 //! Log and ledger are two files, and a person, a restore or a broken disk can bring any two of them
 //! together. Three mistakes would cost what a group exists for: to vote again with a log that has
 //! forgotten its vote, to apply a log to a ledger that it does not belong to, and to begin a
-//! second group. Each is refused here, before anything is written.
+//! second group. Each is refused here, before a vote or an entry is written.
+
+use std::collections::BTreeMap;
 
 use ledger::Store;
 use ledger::log::{LogError, LogFile, Position};
@@ -53,7 +55,6 @@ pub enum FoundingError {
 
 /// What a member has to do with.
 pub(super) struct Founded {
-    pub(super) log: LogFile,
     pub(super) store: StoreId,
     /// This node is the only voter.
     pub(super) alone: bool,
@@ -70,7 +71,7 @@ fn beginning(node: u64) -> Position {
 
 pub(super) fn settle(
     options: &GroupOptions,
-    mut log: LogFile,
+    log: &mut LogFile,
     store: &mut Store,
     snapshot: Option<Position>,
 ) -> Result<Founded, GroupError> {
@@ -98,7 +99,7 @@ pub(super) fn settle(
         (Some(_), true, _) => return Err(FoundingError::LogLost.into()),
         (Some(_), false, _) => {}
         (None, true, _) if options.begin == Begin::Alone => {
-            begin_log(&mut log, node)?;
+            begin_log(log, node)?;
             begin_ledger(store, node, own)?;
             alone = true;
         }
@@ -121,11 +122,7 @@ pub(super) fn settle(
             }
         }
     }
-    Ok(Founded {
-        log,
-        store: own,
-        alone,
-    })
+    Ok(Founded { store: own, alone })
 }
 
 fn begin_log(log: &mut LogFile, node: u64) -> Result<(), LogError> {
@@ -135,13 +132,9 @@ fn begin_log(log: &mut LogFile, node: u64) -> Result<(), LogError> {
 }
 
 fn begin_ledger(store: &mut Store, node: u64, own: StoreId) -> Result<(), GroupError> {
-    let members = Members::new(
-        vec![[node].into()],
-        [(node, Member { store: own })]
-            .into_iter()
-            .collect::<std::collections::BTreeMap<_, _>>(),
-    )
-    .expect("the only voter is the only node");
+    let nodes = BTreeMap::from([(node, Member { store: own })]);
+    let members =
+        Members::new(vec![[node].into()], nodes).expect("the only voter is the only node");
     store.apply(Entry {
         at: beginning(node),
         batch: &[],

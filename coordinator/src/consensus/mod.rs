@@ -41,15 +41,16 @@ mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fmt, io};
 
 use ledger::log::{LogError, LogFile, Position};
 use ledger::wal::CheckpointError;
 use ledger::{Outcome, Proposal, Store, StoreError};
+use openraft::async_runtime::watch::WatchReceiver as _;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::network::{NetSnapshot, RaftNetworkFactory};
 use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
@@ -154,6 +155,12 @@ pub enum GroupError {
     Start { what: String },
 }
 
+fn start_error(error: impl fmt::Display) -> GroupError {
+    GroupError::Start {
+        what: error.to_string(),
+    }
+}
+
 /// Why a batch has no outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
@@ -193,7 +200,7 @@ pub struct ChangeError {
     what: String,
 }
 
-fn change_error(error: impl std::fmt::Display) -> ChangeError {
+fn change_error(error: impl fmt::Display) -> ChangeError {
     ChangeError {
         what: error.to_string(),
     }
@@ -226,18 +233,18 @@ impl Group {
         let config = config(options.timers)?;
         reserve::keep(&options.reserve);
         let new_store = StoreId::draw().map_err(GroupError::Random)?;
-        let log = LogFile::open(&options.log, &new_store.to_string())?;
+        let mut log = LogFile::open(&options.log, &new_store.to_string())?;
         let mut store = Store::open_replica(&options.ledger, Rules::all())?;
         let snapshots = Snapshots::open(&options.snapshots, &options.ledger)?;
         let snapshot = snapshots
             .current()
             .and_then(|(applied, _)| applied.position);
-        let mut founded = founding::settle(&options, log, &mut store, snapshot)?;
+        let founded = founding::settle(&options, &mut log, &mut store, snapshot)?;
 
         let whole = Whole::default();
         let (checkpoints, checkpointed) =
             Checkpoints::open(&options.ledger, &options.log, Arc::clone(&whole))?;
-        let (log_store, write_log) = LogStore::open(founded.log, &options.log)?;
+        let (log_store, write_log) = LogStore::open(log, &options.log)?;
         let (state, keep_ledger) = State::new(store, snapshots.clone(), whole);
         let (checkpointing, stop) = mpsc::channel();
         let threads = vec![
@@ -249,15 +256,11 @@ impl Group {
         let log_bytes = log_store.clone();
         let raft = Raft::new(options.node, config, network, log_store, state)
             .await
-            .map_err(|error| GroupError::Start {
-                what: error.to_string(),
-            })?;
+            .map_err(start_error)?;
         if founded.alone {
             // Nobody else could lead, so there is nobody to wait for.
             let elected = raft.trigger().elect(false).await;
-            elected.map_err(|error| GroupError::Start {
-                what: error.to_string(),
-            })?;
+            elected.map_err(start_error)?;
         }
         let (leadership, following) = follow_leadership(&raft);
         let retaining = retain(raft.clone(), log_bytes, snapshots, checkpointed);
@@ -268,7 +271,7 @@ impl Group {
         ];
         Ok(Group {
             raft,
-            store: std::mem::take(&mut founded.store),
+            store: founded.store,
             leadership,
             state: thread,
             tasks,
@@ -322,7 +325,7 @@ impl Group {
     /// The members, and which of them vote.
     pub fn members(&self) -> (BTreeMap<u64, Member>, BTreeSet<u64>) {
         let metrics = self.raft.metrics();
-        let metrics = openraft::async_runtime::watch::WatchReceiver::borrow_watched(&metrics);
+        let metrics = metrics.borrow_watched();
         let members = &metrics.membership_config;
         let nodes = members
             .nodes()
@@ -432,8 +435,6 @@ where
 }
 
 fn follow_leadership(raft: &Raft<Types, State>) -> (watch::Receiver<Leadership>, AbortHandle) {
-    use openraft::async_runtime::watch::WatchReceiver;
-
     let (say, heard) = watch::channel(Leadership::default());
     let mut metrics = raft.server_metrics();
     let follow = async move {
