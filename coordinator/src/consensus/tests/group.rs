@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::super::{Begin, Group, GroupError, GroupOptions, ProposeError};
 
 /// How long anything may take that a test waits for.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Names the data directory, in the process that is to be killed.
 const CHILD: &str = "MATINS_GROUP_CHILD";

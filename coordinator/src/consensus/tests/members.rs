@@ -20,10 +20,7 @@ use super::super::snapshots::SnapshotFile;
 use super::super::state::State;
 use super::super::types::{SnapshotOf, Types, VoteCast};
 use super::super::{Begin, Group, GroupOptions, Member, ProposeError, Timers};
-use super::group::{batch, content, epoch, leads, propose};
-
-/// How long anything may take that a test waits for.
-const LIMIT: Duration = Duration::from_secs(60);
+use super::group::{LIMIT, batch, content, epoch, leads, propose};
 
 #[derive(Clone, Default)]
 struct Lan(Arc<Mutex<Cables>>);
