@@ -236,10 +236,7 @@ impl Group {
         let mut log = LogFile::open(&options.log, &new_store.to_string())?;
         let mut store = Store::open_replica(&options.ledger, Rules::all())?;
         let snapshots = Snapshots::open(&options.snapshots, &options.ledger)?;
-        let snapshot = snapshots
-            .current()
-            .and_then(|(applied, _)| applied.position);
-        let founded = founding::settle(&options, &mut log, &mut store, snapshot)?;
+        let founded = founding::settle(&options, &mut log, &mut store, snapshots.reached())?;
 
         let whole = Whole::default();
         let (checkpoints, checkpointed) =
@@ -484,11 +481,7 @@ async fn retain(
             last: last.unwrap_or(0),
             bytes,
             checkpointed: index(*checkpointed.borrow()),
-            snapshot: index(
-                snapshots
-                    .current()
-                    .and_then(|(applied, _)| applied.position),
-            ),
+            snapshot: index(snapshots.reached()),
         };
         let done = match retention.plan(crate::clock::read_now().boot, standing) {
             Plan::Nothing => Ok(()),

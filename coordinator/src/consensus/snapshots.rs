@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use ledger::log::Position;
 use ledger::replica::Applied;
 use ledger::snapshot::{self, SnapshotError};
 
@@ -41,8 +42,10 @@ pub enum KeepError {
 pub(super) struct Snapshots {
     directory: PathBuf,
     ledger: PathBuf,
-    /// Up to where the kept one goes. Held while another is put in its place.
+    /// Up to where the kept one goes. Whoever asks does not wait for the copying of another.
     kept: Arc<Mutex<Option<Applied>>>,
+    /// Held while another is made, until it is in its place.
+    replacing: Arc<Mutex<()>>,
 }
 
 impl Snapshots {
@@ -60,6 +63,7 @@ impl Snapshots {
             directory: directory.to_owned(),
             ledger: ledger.to_owned(),
             kept: Arc::default(),
+            replacing: Arc::default(),
         };
         let place = snapshots.place();
         for entry in fs::read_dir(directory).map_err(make)? {
@@ -83,6 +87,11 @@ impl Snapshots {
         Ok(snapshots)
     }
 
+    /// Up to where the kept one goes.
+    pub(super) fn reached(&self) -> Option<Position> {
+        self.kept().as_ref()?.position
+    }
+
     pub(super) fn current(&self) -> Option<(Applied, SnapshotFile)> {
         let applied = self.kept().clone()?;
         Some((applied, SnapshotFile { path: self.place() }))
@@ -90,7 +99,7 @@ impl Snapshots {
 
     /// Copies the ledger as it is now. Takes as long as the disk does.
     pub(super) fn make(&self) -> Result<(Applied, SnapshotFile), KeepError> {
-        let mut kept = self.kept();
+        let _replacing = self.replacing();
         let temporary = self.directory.join("snapshot.new");
         remove(&temporary)?;
         // It holds what the ledger holds.
@@ -99,8 +108,7 @@ impl Snapshots {
             source,
         })?;
         let applied = snapshot::copy(&self.ledger, &temporary)?;
-        self.put_in_place(&temporary)?;
-        *kept = Some(applied.clone());
+        self.put_in_place(&temporary, &applied)?;
         Ok((applied, SnapshotFile { path: self.place() }))
     }
 
@@ -109,7 +117,7 @@ impl Snapshots {
         &self,
         snapshot: &SnapshotFile,
     ) -> Result<(Applied, SnapshotFile), KeepError> {
-        let mut kept = self.kept();
+        let _replacing = self.replacing();
         let applied = snapshot::examine(&snapshot.path)?;
         if snapshot.path != self.place() {
             let temporary = self.directory.join("snapshot.kept");
@@ -118,20 +126,26 @@ impl Snapshots {
                 path: snapshot.path.clone(),
                 source,
             })?;
-            self.put_in_place(&temporary)?;
+            self.put_in_place(&temporary, &applied)?;
         }
-        *kept = Some(applied.clone());
         Ok((applied, SnapshotFile { path: self.place() }))
     }
 
-    fn put_in_place(&self, temporary: &Path) -> Result<(), KeepError> {
+    fn put_in_place(&self, temporary: &Path, applied: &Applied) -> Result<(), KeepError> {
         let place = self.place();
-        File::open(temporary)
-            .and_then(|file| files::put_in_place(&file, temporary, &place))
-            .map_err(|source| KeepError::Place {
-                path: place,
-                source,
-            })
+        let put = || {
+            let file = File::open(temporary)?;
+            // What takes long, before anybody is kept waiting.
+            file.sync_all()?;
+            let mut kept = self.kept();
+            files::put_in_place(&file, temporary, &place)?;
+            *kept = Some(applied.clone());
+            Ok(())
+        };
+        put().map_err(|source| KeepError::Place {
+            path: place.clone(),
+            source,
+        })
     }
 
     fn place(&self) -> PathBuf {
@@ -140,6 +154,12 @@ impl Snapshots {
 
     fn kept(&self) -> MutexGuard<'_, Option<Applied>> {
         self.kept.lock().expect("nobody panics while holding it")
+    }
+
+    fn replacing(&self) -> MutexGuard<'_, ()> {
+        self.replacing
+            .lock()
+            .expect("nobody panics while holding it")
     }
 }
 

@@ -1,4 +1,5 @@
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::{fs, thread};
 
 use ledger::Store;
 use ledger::log::LogFile;
@@ -16,6 +17,7 @@ use super::super::snapshots::Snapshots;
 use super::super::spawn;
 use super::super::state::{State, Whole};
 use super::super::types::{Batch, EntryId, Leader, LogEntry, Types, VoteCast};
+use super::group::LIMIT;
 
 struct Fresh;
 
@@ -200,17 +202,41 @@ async fn a_snapshot_outlives_the_process_and_one_that_is_cut_off_does_not() {
         apply(&mut state, vec![entry(3, 1)]).await;
     }
     let leftover = directory.path().join("snapshots/snapshot.new");
-    std::fs::write(&leftover, "half of it").unwrap();
+    fs::write(&leftover, "half of it").unwrap();
     {
         let (_log, mut state) = open(&directory);
         let current = state.get_current_snapshot().await.unwrap().unwrap();
         assert_eq!(current.meta.last_log_id, Some(id(2)));
         assert!(!leftover.exists());
     }
-    let whole = std::fs::read(&place).unwrap();
-    std::fs::write(&place, &whole[..whole.len() - 5000]).unwrap();
+    let whole = fs::read(&place).unwrap();
+    fs::write(&place, &whole[..whole.len() - 5000]).unwrap();
     let (_log, mut state) = open(&directory);
     assert!(state.get_current_snapshot().await.unwrap().is_none());
     assert!(!place.exists());
     assert_eq!(state.applied_state().await.unwrap().0, Some(id(3)));
+}
+
+/// A copy takes as long as the disk does, and whoever asks is the thread of votes and heartbeats.
+#[test]
+fn nobody_waits_for_a_snapshot_that_is_being_made() {
+    let directory = tempfile::tempdir().unwrap();
+    // Whoever opens it waits for the other end.
+    let ledger = directory.path().join("ledger.db");
+    nix::unistd::mkfifo(&ledger, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let snapshots = Snapshots::open(&directory.path().join("snapshots"), &ledger).unwrap();
+    let making = thread::spawn({
+        let snapshots = snapshots.clone();
+        move || snapshots.make()
+    });
+    while !directory.path().join("snapshots/snapshot.new").exists() {
+        assert!(!making.is_finished());
+        thread::yield_now();
+    }
+    let (say, heard) = mpsc::channel();
+    thread::spawn(move || say.send(snapshots.current().is_some()));
+    assert_eq!(heard.recv_timeout(LIMIT), Ok(false));
+    // It is no ledger.
+    drop(fs::OpenOptions::new().write(true).open(&ledger).unwrap());
+    making.join().unwrap().unwrap_err();
 }
