@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use protocol::Rules;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::command::Proposal;
 use crate::log::{Position, position, position_params};
@@ -67,8 +67,8 @@ impl Store {
         let conn = open_wal(path).map_err(open)?;
         conn.execute_batch("PRAGMA synchronous = NORMAL;")
             .map_err(open)?;
-        let store = Store::prepare(conn, rules, named.clone())?;
-        let found = prepare(store.conn()).map_err(open)?;
+        let mut store = Store::prepare(conn, rules, named.clone())?;
+        let found = prepare(store.conn_mut()).map_err(open)?;
         if found != FORMAT {
             return Err(StoreError::ReplicaFormat {
                 path: named,
@@ -172,15 +172,15 @@ pub(crate) fn read_format(conn: &Connection) -> rusqlite::Result<i64> {
 }
 
 /// Makes the table where it is missing; answers its format.
-fn prepare(conn: &Connection) -> rusqlite::Result<i64> {
-    conn.execute_batch("BEGIN IMMEDIATE")?;
-    conn.execute_batch(TABLE)?;
-    conn.execute(
+fn prepare(conn: &mut Connection) -> rusqlite::Result<i64> {
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(TABLE)?;
+    transaction.execute(
         "INSERT INTO replica (id, format) VALUES (1, ?1) ON CONFLICT DO NOTHING",
         [FORMAT],
     )?;
-    let format = read_format(conn)?;
-    conn.execute_batch("COMMIT")?;
+    let format = read_format(&transaction)?;
+    transaction.commit()?;
     Ok(format)
 }
 

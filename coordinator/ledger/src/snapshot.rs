@@ -11,6 +11,7 @@
 use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
+use rusqlite::ffi::{SQLITE_BUSY, SQLITE_CORRUPT};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::replica::{self, Applied, is_replica, read_applied, read_format};
@@ -109,10 +110,7 @@ pub fn examine(path: &Path) -> Result<Applied, SnapshotError> {
         });
     }
     if !is_whole(&conn, path).map_err(damaged)? {
-        return Err(damaged(rusqlite::Error::SqliteFailure(
-            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
-            None,
-        )));
+        return Err(damaged(failure(SQLITE_CORRUPT, None)));
     }
     read_applied(&conn).map_err(damaged)
 }
@@ -135,10 +133,7 @@ pub(crate) fn replace(ledger: &mut Connection, from: &Path) -> Result<(), Snapsh
         // What is damaged must not take the place of what is not.
         let found: String = from.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if found != "ok" {
-            return Err(rusqlite::Error::SqliteFailure(
-                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
-                Some(found),
-            ));
+            return Err(failure(SQLITE_CORRUPT, Some(found)));
         }
         ledger.flush_prepared_statement_cache();
         ledger.execute_batch("PRAGMA synchronous = FULL;")?;
@@ -171,6 +166,11 @@ fn escape(path: &Path) -> String {
         .replace('#', "%23")
 }
 
+/// What SQLite would say.
+fn failure(code: i32, what: Option<String>) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), what)
+}
+
 fn run(from: &Connection, to: &mut Connection) -> rusqlite::Result<()> {
     let backup = Backup::new(from, to)?;
     loop {
@@ -178,10 +178,8 @@ fn run(from: &Connection, to: &mut Connection) -> rusqlite::Result<()> {
             StepResult::Done => return Ok(()),
             StepResult::More => {}
             _ => {
-                return Err(rusqlite::Error::SqliteFailure(
-                    rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
-                    Some("somebody else holds the file".to_owned()),
-                ));
+                let held = "somebody else holds the file".to_owned();
+                return Err(failure(SQLITE_BUSY, Some(held)));
             }
         }
     }
