@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ledger::log::{LogEntry, LogError, LogFile, LogReader, Position, Vote};
 
+use crate::wal;
+
 const STORE: &str = "5eed";
 
 fn at(index: u64) -> Position {
@@ -247,8 +249,4 @@ fn a_torn_tail_takes_whole_commits_from_the_end() {
             fs::remove_file(&torn).unwrap();
         }
     }
-}
-
-fn wal(path: &Path) -> PathBuf {
-    path.with_extension("db-wal")
 }

@@ -13,6 +13,8 @@ mod properties;
 mod reading;
 mod replica;
 
+use std::path::{Path, PathBuf};
+
 use ledger::command::{Decision, Fire, PutJob};
 use ledger::{Command, Done, Proposal, Store};
 use protocol::attempt::Trigger;
@@ -86,6 +88,11 @@ fn fire(job_id: JobId, minute: i64) -> Proposal {
             }],
         }),
     )
+}
+
+/// The write-ahead log beside a file.
+fn wal(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
 }
 
 fn ok(store: &mut Store, proposal: Proposal) -> Done {

@@ -14,7 +14,7 @@ use ledger::wal::{Checkpointer, Thoroughness};
 use ledger::{JobFilter, Outcome, Proposal, Reader, Store, StoreError};
 use protocol::{JobId, Rules};
 
-use crate::{fire, manifest, put};
+use crate::{fire, manifest, put, wal};
 
 /// Names the ledger into which snapshots are put, in the process that is to be killed.
 const CHILD: &str = "MATINS_REPLICA_CHILD";
@@ -80,10 +80,6 @@ fn directory() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ledger.db");
     (directory, path)
-}
-
-fn wal(path: &Path) -> PathBuf {
-    path.with_extension("db-wal")
 }
 
 #[test]
