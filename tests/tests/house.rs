@@ -68,7 +68,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("rusqlite", &["ledger"]),
     ("axum", &["coordinator"]),
     ("clap", &["matins"]),
-    ("anyhow", &["matins", "tests"]),
+    ("anyhow", &["tests"]),
 ];
 
 fn workspace() -> Vec<Package> {
