@@ -103,14 +103,14 @@ pub(super) fn settle(
             begin_ledger(store, node, own)?;
             alone = true;
         }
+        // A snapshot will be put in the ledger's place, also of what was there before the log.
+        (None, false, Some(_)) if snapshot.is_some() => {}
         // The power went before the beginning was synced in the ledger too. Nothing has been purged
         // since, so that everything after it is still in the log.
         (None, false, Some(purged)) if purged == beginning(node) => {
             begin_ledger(store, node, own)?;
             alone = true;
         }
-        // A snapshot will be put in the ledger's place.
-        (None, false, Some(_)) if snapshot.is_some() => {}
         (None, false, Some(purged)) => {
             let purged = purged.index;
             return Err(FoundingError::LedgerLost { purged }.into());

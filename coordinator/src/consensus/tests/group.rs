@@ -277,6 +277,28 @@ async fn the_log_brings_back_what_a_power_cut_takes_of_the_ledger() {
     group.stop().await.unwrap();
 }
 
+/// What was there before the log stands in the snapshot that a group makes as it begins; the log
+/// alone would be applied to nothing, and mint again what was minted before.
+#[tokio::test]
+async fn a_ledger_that_is_lost_comes_back_from_the_snapshot_and_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = alone(directory.path());
+    let mut store = Store::open(&options.ledger, Rules::all()).unwrap();
+    store.propose(&batch()).unwrap();
+    drop(store);
+    let group = start(&options).await;
+    let last = propose(&group).await;
+    let kept = content(&group).await;
+    group.stop().await.unwrap();
+
+    remove_database(&options.ledger);
+    let group = start(&options).await;
+    group.confirm(LIMIT).await.unwrap();
+    assert_eq!(content(&group).await, kept);
+    assert_eq!(propose(&group).await, last + 2);
+    group.stop().await.unwrap();
+}
+
 /// What `retain` does when it is time, and a start after it.
 #[tokio::test]
 async fn a_log_of_which_the_front_was_purged_goes_on() {
