@@ -268,13 +268,17 @@ pub(crate) fn waiting_words(run: &str) -> String {
             format!("'overlap: replaces ' || {other} || ', and waits until nothing of it runs'")
         }
         BlockerKind::Previous => {
-            // One that is over does not come to succeed by itself.
-            let is_over = format!(
-                "(SELECT o.state >= {FIRST_FINAL_RUN_STATE} FROM runs o WHERE o.run_id = {run}.waits_run)"
+            // One that is over does not come to succeed by itself, where it has to.
+            let (succeeded, needed) = (RunState::Succeeded.code(), Previous::Succeeded.code());
+            let holds_up = format!(
+                "EXISTS (SELECT 1 FROM runs o WHERE o.run_id = {run}.waits_run \
+                 AND o.state >= {FIRST_FINAL_RUN_STATE} AND o.state <> {succeeded}) \
+                 AND (SELECT v.previous = {needed} FROM versions v \
+                 WHERE v.job_id = {run}.job_id AND v.version = {run}.version)"
             );
             format!(
                 "'previous: the fire before is ' || {other} || ', which is ' || {state} \
-                 || iif({is_over}, ' and must be rerun first', '')"
+                 || iif({holds_up}, ' and must be rerun first', '')"
             )
         }
         BlockerKind::After => format!(

@@ -554,6 +554,15 @@ mod tests {
             let second = pair.fire_on(pair.job, 2, "1970-01-01");
             assert_eq!(pair.bed.state(second), "waiting");
             pair.end(first, state);
+            // Whoever reads before it is judged again is not sent to mend what need not be.
+            let is_held_up =
+                policy == "previous: succeeded" && matches!(state, "failed" | "cancelled");
+            let words = pair.bed.reason(second);
+            assert_eq!(
+                words.ends_with(" and must be rerun first"),
+                is_held_up,
+                "{policy} {state}: {words}"
+            );
             assert_eq!(pair.judge(second), expected, "{policy} {state}");
             if expected == "waiting" {
                 assert_eq!(
