@@ -18,7 +18,7 @@ use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Cordon, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 4;
+pub(crate) const SCHEMA_VERSION: i64 = 5;
 
 const TABLES: &str = "
 CREATE TABLE meta (
