@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use coordinator_core::clock::ClockGate;
-use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
+use coordinator_core::{Asked, ConnId, Core, Effect, ProposalId, RequestError, RequestId};
 use ledger::{Done, Proposal};
 use protocol::message::{AgentMessage, Nonce};
 use protocol::{AgentName, DurationMs, Epoch, Lifetime, Now};
@@ -69,7 +69,7 @@ pub(crate) enum Input {
         round: u64,
     },
     Request {
-        request: Request,
+        asked: Asked,
         waiting: Waiting,
     },
     Question(Question),
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// Carries out what a person asks; answers when it is committed or refused.
-    pub(crate) async fn request(&self, request: Request) -> Result<Done, AskError> {
+    pub(crate) async fn request(&self, asked: impl Into<Asked>) -> Result<Done, AskError> {
         let requests = Arc::clone(&self.requests);
         let room = requests.try_acquire_owned().map_err(|_| AskError::Busy)?;
         let (answer, answered) = oneshot::channel();
@@ -125,7 +125,10 @@ impl Engine {
             answer,
             _room: room,
         };
-        self.send(Input::Request { request, waiting });
+        self.send(Input::Request {
+            asked: asked.into(),
+            waiting,
+        });
         match tokio::time::timeout(REQUEST_LIMIT, answered).await {
             Ok(Ok(answer)) => Ok(answer?),
             Ok(Err(_)) => Err(AskError::Stopping),
@@ -305,11 +308,11 @@ impl Scheduler {
             Input::Quorum { round } => self.core.handle_quorum(round, now),
             // Dropping who waits says that this coordinator is stopping.
             Input::Request { .. } if self.stopping => {}
-            Input::Request { request, waiting } => {
+            Input::Request { asked, waiting } => {
                 let id = RequestId(self.next_request);
                 self.next_request += 1;
                 self.answers.insert(id, waiting);
-                self.core.handle_request(id, request, now);
+                self.core.handle_request(id, asked, now);
             }
             Input::Question(question) => question(&self.core, now),
             Input::Stop => self.stopping = true,
@@ -370,8 +373,8 @@ mod tests {
     use std::path::Path;
     use std::thread;
 
-    use coordinator_core::Config;
     use coordinator_core::clock::Thresholds;
+    use coordinator_core::{Config, Request};
     use jobs::parse_manifests;
     use ledger::Store;
     use protocol::message::Incarnation;

@@ -172,6 +172,19 @@ impl<'a> Narrator<'a> {
                 let (resource, by) = (delete.name.as_str(), &delete.by);
                 tracing::info!(resource, by, "a resource is deleted");
             }
+            (Command::CreateToken(create), Done::TokenCreated) => {
+                tracing::info!(
+                    token = create.name.as_str(),
+                    role = create.role.as_str(),
+                    reach = %create.reach,
+                    by = create.by,
+                    "a token is made"
+                );
+            }
+            (Command::RevokeToken(revoke), Done::TokenRevoked { changed: true }) => {
+                let (token, by) = (revoke.name.as_str(), &revoke.by);
+                tracing::info!(token, by, reason = revoke.reason, "a token is revoked");
+            }
             (Command::RaiseAlert(alert), Done::AlertRaised) => {
                 let job = match alert.on {
                     On::Job(job_id) | On::Run(job_id, _) => Some(self.job(job_id)),
@@ -451,6 +464,8 @@ fn name_of(command: &Command) -> &'static str {
         Command::Remind(_) => "remind",
         Command::SettleAlerts(_) => "settle_alerts",
         Command::ClearAlert(_) => "clear_alert",
+        Command::CreateToken(_) => "create_token",
+        Command::RevokeToken(_) => "revoke_token",
     }
 }
 

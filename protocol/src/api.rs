@@ -6,6 +6,7 @@
 mod expectation;
 mod requests;
 mod text;
+mod tokens;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ use crate::{
 pub use expectation::*;
 pub use requests::*;
 pub use text::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
+pub use tokens::*;
 
 /// A job as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -400,6 +402,9 @@ pub struct AuditEntry {
     #[serde(with = "Rfc3339")]
     pub at: WallMs,
     pub by: String,
+    /// The address that it was asked from; `null` where nobody noted one.
+    #[serde(default)]
+    pub from: Option<String>,
     /// What was done: `put job`, `delete job`, `cancel` and so on.
     pub action: String,
     pub job: Option<JobName>,

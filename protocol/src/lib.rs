@@ -3,6 +3,7 @@
 //!
 //! Everything here is data. Nothing reads a clock, a file or the environment.
 
+pub mod access;
 pub mod api;
 pub mod attempt;
 pub mod certificate;
@@ -16,9 +17,10 @@ pub mod run;
 pub mod supervisor;
 pub mod time;
 
+pub use access::{ApiRole, Reach};
 pub use certificate::Lifetime;
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
-pub use names::{AgentName, ClusterId, JobName, Label, ResourceName};
+pub use names::{AgentName, ClusterId, JobName, Label, NamespaceName, ResourceName, TokenName};
 pub use rules::{Rule, Rules};
 pub use run::RunState;
 pub use time::{BootMs, DurationMs, Now, WallMs};

@@ -1,12 +1,13 @@
-//! Names that people give: `namespace/name` of a job, the name of an agent, what hosts are labelled
-//! with and jobs ask for.
+//! Names that people give: `namespace/name` of a job, the name of an agent or of an API token, what
+//! hosts are labelled with and jobs ask for.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest part of a job's name, longest agent name, label and resource name, in bytes.
+/// Longest part of a job's name, longest name of an agent, resource or API token, longest label, in
+/// bytes.
 pub const NAME_PART_BYTES_MAX: usize = 63;
 
 /// What a part of a job's name looks like, as a regular expression of ECMA 262.
@@ -47,6 +48,17 @@ pub struct Label(String);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceName(String);
+
+/// The part of a job's name before its `/`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NamespaceName(String);
+
+/// What an API token is called, and what stands in the audit for whoever has it: as
+/// [`NamespaceName`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TokenName(String);
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
@@ -116,6 +128,47 @@ impl ResourceName {
     }
 }
 
+impl NamespaceName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a job of this name belongs to it.
+    pub fn holds(&self, job: &JobName) -> bool {
+        job.namespace() == self.0
+    }
+}
+
+impl TokenName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NamespaceName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<NamespaceName, NameError> {
+        name_part(text).map(NamespaceName)
+    }
+}
+
+impl FromStr for TokenName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<TokenName, NameError> {
+        name_part(text).map(TokenName)
+    }
+}
+
+fn name_part(text: &str) -> Result<String, NameError> {
+    if is_name(text, |b| matches!(b, b'-' | b'_' | b'.')) {
+        Ok(text.to_owned())
+    } else {
+        Err(NameError::Part {
+            part: text.to_owned(),
+        })
+    }
+}
+
 impl FromStr for JobName {
     type Err = NameError;
     fn from_str(text: &str) -> Result<JobName, NameError> {
@@ -126,11 +179,7 @@ impl FromStr for JobName {
             return Err(NameError::TooManyParts(text.to_owned()));
         }
         for part in [namespace, name] {
-            if !is_name(part, |b| matches!(b, b'-' | b'_' | b'.')) {
-                return Err(NameError::Part {
-                    part: part.to_owned(),
-                });
-            }
+            name_part(part)?;
         }
         Ok(JobName(text.to_owned()))
     }
@@ -229,6 +278,8 @@ string_conversions!(AgentName);
 string_conversions!(ClusterId);
 string_conversions!(Label);
 string_conversions!(ResourceName);
+string_conversions!(NamespaceName);
+string_conversions!(TokenName);
 
 #[cfg(test)]
 mod tests {
@@ -259,6 +310,22 @@ mod tests {
         }
         for bad in ["", "-a", "a=b", "A", "a b", "é", &"x".repeat(64)] {
             assert!(bad.parse::<ResourceName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_holds_the_jobs_of_its_name_and_no_others() {
+        let finance: NamespaceName = "finance".parse().unwrap();
+        for (job, held) in [
+            ("finance/close", true),
+            ("finances/close", false),
+            ("finance-2/close", false),
+            ("financ/e", false),
+        ] {
+            assert_eq!(finance.holds(&job.parse().unwrap()), held, "{job}");
+        }
+        for bad in ["", "*", "finance/*", "a/b", "finance/", "Finance"] {
+            assert!(bad.parse::<NamespaceName>().is_err(), "{bad:?}");
         }
     }
 

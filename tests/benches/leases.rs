@@ -185,6 +185,7 @@ fn propose(store: &mut Store, epoch: Option<Epoch>, commands: Vec<Command>) -> R
         .map(|command| Proposal {
             epoch,
             at: WallMs(0),
+            source: None,
             command,
         })
         .collect();

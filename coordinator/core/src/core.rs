@@ -377,6 +377,7 @@ impl Core {
             Proposal {
                 epoch,
                 at: now.wall,
+                source: None,
                 command,
             },
         );
@@ -389,6 +390,7 @@ impl Core {
             Proposal {
                 epoch: None,
                 at: now.wall,
+                source: None,
                 command,
             },
         );
@@ -410,7 +412,7 @@ impl Core {
         }
     }
 
-    fn enqueue(&mut self, flight: Flight, proposal: Proposal) {
+    pub(crate) fn enqueue(&mut self, flight: Flight, proposal: Proposal) {
         if self.reign == Reign::Deposed {
             return;
         }

@@ -59,4 +59,4 @@ mod waiting;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
 pub use held::Held;
-pub use requests::{Request, RequestError};
+pub use requests::{Asked, Request, RequestError};

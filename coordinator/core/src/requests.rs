@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use jobs::{Manifest, Shards};
 use ledger::command::{
-    CancelRun, ClearAlert, Command, Confirm, CordonAgent, DeleteJob, DeleteResource, ManualRun,
-    PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope, ResumeJob, RevokeAgent, Settlement,
-    UncordonAgent, Verdict as Answer,
+    CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateToken, DeleteJob, DeleteResource,
+    ManualRun, PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope, ResumeJob, RevokeAgent,
+    RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
-use ledger::{Cordon, Done, JobRow, Refusal, ShardState};
+use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
 use protocol::{
     AgentName, AlertId, DurationMs, JobId, JobName, Label, Now, ResourceName, RunId, WallMs,
 };
@@ -104,6 +104,26 @@ pub enum Request {
         resource: ResourceName,
         by: String,
     },
+    CreateToken(CreateToken),
+    RevokeToken(RevokeToken),
+}
+
+/// A request, and where it came from.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub request: Request,
+    /// The address of whoever asks, for the record.
+    pub source: Option<Box<str>>,
+}
+
+/// What nobody's address goes with.
+impl From<Request> for Asked {
+    fn from(request: Request) -> Asked {
+        Asked {
+            request,
+            source: None,
+        }
+    }
 }
 
 /// Why a request was not carried out. Nothing was changed.
@@ -133,6 +153,7 @@ pub enum RequestError {
 pub(crate) struct PendingRequest {
     id: RequestId,
     request: Request,
+    source: Option<Box<str>>,
     tries: u32,
     /// The job whose watermark the command moves.
     moves: Option<JobId>,
@@ -140,12 +161,14 @@ pub(crate) struct PendingRequest {
 
 impl Core {
     /// Something a person asks; answered by exactly one [`Effect::Reply`].
-    pub fn handle_request(&mut self, id: RequestId, request: Request, now: Now) {
+    pub fn handle_request(&mut self, id: RequestId, asked: impl Into<Asked>, now: Now) {
+        let Asked { request, source } = asked.into();
         self.observe(now);
         self.try_request(
             PendingRequest {
                 id,
                 request,
+                source,
                 tries: TRIES,
                 moves: None,
             },
@@ -174,7 +197,13 @@ impl Core {
                 if let Some(job_id) = moves {
                     self.firing.begin_move(job_id);
                 }
-                self.propose_in_no_epoch(Flight::Request(pending), command, now);
+                let proposal = Proposal {
+                    epoch: None,
+                    at: now.wall,
+                    source: pending.source.clone(),
+                    command,
+                };
+                self.enqueue(Flight::Request(pending), proposal);
             }
         }
     }
@@ -334,6 +363,8 @@ impl Core {
                 let name = resource;
                 Command::DeleteResource(DeleteResource { name, by })
             }
+            Request::CreateToken(create) => Command::CreateToken(create),
+            Request::RevokeToken(revoke) => Command::RevokeToken(revoke),
         };
         Ok((command, None))
     }

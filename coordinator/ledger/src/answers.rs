@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jobs::Manifest;
 use protocol::attempt::Exit;
-use protocol::{AgentId, DurationMs, JobName, RunId, Token, WallMs, api};
+use protocol::{AgentId, AlertId, DurationMs, JobName, RunId, Token, WallMs, api};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::admission::read_waiting_words;
@@ -42,6 +42,22 @@ impl Answers<'_> {
             runs: self.recent_runs(&row, RECENT_RUNS)?,
             gaps: self.gaps(&row)?,
         }))
+    }
+
+    pub(crate) fn job_of_run(&self, run_id: RunId) -> rusqlite::Result<Option<JobName>> {
+        self.conn
+            .prepare_cached("SELECT j.name FROM runs JOIN jobs j USING (job_id) WHERE run_id = ?1")?
+            .query_row([run_id.0], |row| named(row, 0))
+            .optional()
+    }
+
+    pub(crate) fn job_of_alert(&self, alert: AlertId) -> rusqlite::Result<Option<JobName>> {
+        self.conn
+            .prepare_cached(
+                "SELECT j.name FROM alerts JOIN jobs j USING (job_id) WHERE alert_id = ?1",
+            )?
+            .query_row([alert.0], |row| named(row, 0))
+            .optional()
     }
 
     pub(crate) fn run(&self, run_id: RunId) -> rusqlite::Result<Option<api::RunDetail>> {

@@ -24,6 +24,8 @@ pub(crate) struct Context<'a> {
     pub(crate) rules: Rules,
     /// The proposer's wall time.
     pub(crate) at: WallMs,
+    /// The address that a person asked from.
+    pub(crate) source: Option<&'a str>,
     pub(crate) meta: &'a mut Meta,
     pub(crate) changes: Changes,
 }
@@ -168,6 +170,7 @@ impl Batch<'_> {
             held: &self.held,
             rules: self.rules,
             at: proposal.at,
+            source: proposal.source.as_deref().map(clip),
             meta: &mut self.meta,
             changes: Changes::default(),
         };
@@ -281,6 +284,8 @@ impl Context<'_> {
             Command::Remind(command) => command.apply(self),
             Command::SettleAlerts(command) => command.apply(self),
             Command::ClearAlert(command) => command.apply(self),
+            Command::CreateToken(command) => command.apply(self),
+            Command::RevokeToken(command) => command.apply(self),
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use jobs::{Overlap, Previous, Serial};
+use protocol::ApiRole;
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::names::NameError;
 use rusqlite::Row;
@@ -95,6 +96,8 @@ coded!(Bar: Quarantined = 0, Revoked = 1);
 coded!(Cordon: Cordoned = 0, Draining = 1, DrainingNow = 2);
 
 coded!(Namespace: Scheduled = 0, Manual = 1);
+
+coded!(ApiRole: Viewer = 0, Operator = 1, Admin = 2);
 
 /// The kinds of what a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -58,4 +58,5 @@ pub use rows::{
     SeenClock, ShardRow, ShardState, VersionRow, Wait,
 };
 pub use store::{Store, StoreError};
+pub use tables::token::{RevokedToken, TokenRow};
 pub use working_set::{Tally, WorkingSet};

@@ -3,7 +3,7 @@
 use protocol::attempt::AttemptOutcome;
 use protocol::{
     AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, ResourceName, RunId, SessionId, Token,
-    WallMs,
+    TokenName, WallMs,
 };
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +143,11 @@ pub enum Done {
     AlertCleared {
         changed: bool,
     },
+    TokenCreated,
+    /// `changed` is false where it had been revoked before.
+    TokenRevoked {
+        changed: bool,
+    },
 }
 
 /// Why a command was not carried out. The state is as if it had never come.
@@ -255,6 +260,13 @@ pub enum Refusal {
     ResourceUsed { resource: ResourceName, job: String },
     #[error("{in_use} of `{}` are held by shards that run", resource.as_str())]
     ResourceHeld { resource: ResourceName, in_use: u32 },
+    #[error(
+        "there is a token `{name}` already{}, and the audit must not mean two by one name",
+        if *revoked { ", though it is revoked" } else { "" }
+    )]
+    TokenNameTaken { name: TokenName, revoked: bool },
+    #[error("there is no token `{name}`")]
+    NoTokenNamed { name: TokenName },
     #[error("there is no such lease: {token}")]
     NoSuchToken { token: Token },
     #[error("{token} was granted to another agent")]

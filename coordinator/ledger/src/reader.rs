@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jobs::Manifest;
-use protocol::{AgentId, AgentName, AlertId, JobName, ResourceName, RunId, WallMs, api};
+use protocol::{AgentId, AgentName, AlertId, JobName, ResourceName, RunId, TokenName, WallMs, api};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::answers::Answers;
@@ -15,6 +15,8 @@ use crate::outcome::Refusal;
 use crate::pages::{AlertFilter, AuditFilter, JobFilter, Page, RunCursor, RunFilter};
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
+use crate::tables::job::find_job_named;
+use crate::tables::token::{TokenRow, find_token_by_secret};
 
 /// Steps of SQLite's machine between two looks at the budget.
 const STEPS_A_LOOK: i32 = 10_000;
@@ -146,6 +148,44 @@ impl Reader {
     ) -> Result<Page<api::Resource, ResourceName>, ReaderError> {
         self.answer("listing resources", |answers| {
             answers.resources(after, limit)
+        })
+    }
+
+    /// The token with the secret of this SHA-256, one that is over too.
+    pub fn token_by_secret(&self, secret: &str) -> Result<Option<TokenRow>, ReaderError> {
+        self.answer("looking for a token", |answers| {
+            find_token_by_secret(answers.conn, secret)
+        })
+    }
+
+    /// API tokens by name, those that are over too.
+    pub fn tokens(
+        &self,
+        after: Option<&TokenName>,
+        limit: u32,
+    ) -> Result<Page<api::ApiToken, TokenName>, ReaderError> {
+        self.answer("listing the tokens", |answers| answers.tokens(after, limit))
+    }
+
+    /// The present name of a run's job.
+    pub fn job_of_run(&self, run_id: RunId) -> Result<Option<JobName>, ReaderError> {
+        self.answer("looking for a run's job", |answers| {
+            answers.job_of_run(run_id)
+        })
+    }
+
+    /// The present name of the job that has this name, or had it.
+    pub fn present_name(&self, name: &JobName) -> Result<Option<JobName>, ReaderError> {
+        self.answer("looking for a job", |answers| {
+            let job = find_job_named(answers.conn, name)?;
+            Ok(job.map(|job| job.name))
+        })
+    }
+
+    /// The present name of the job that an alert is about; `None` where it is about none.
+    pub fn job_of_alert(&self, alert: AlertId) -> Result<Option<JobName>, ReaderError> {
+        self.answer("looking for an alert's job", |answers| {
+            answers.job_of_alert(alert)
         })
     }
 

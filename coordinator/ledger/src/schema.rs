@@ -5,11 +5,12 @@
 //! places. The only indexes beside the keys are the one that makes (job, namespace, fire time)
 //! unique, the small ones over open runs and open alerts, which granting and finishing a shard do not
 //! touch but for the first grant and the last end of a run, the one over shards that are leased, by
-//! agent: an attach asks for them, and after an outage a thousand agents attach at once; and the one
-//! over versions that use resources, which only a put writes.
+//! agent: an attach asks for them, and after an outage a thousand agents attach at once; the one
+//! over versions that use resources, which only a put writes; and the one by which the secret of a
+//! token is found.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
-use protocol::{Rule, Rules};
+use protocol::{ApiRole, Rule, Rules};
 use rusqlite::Connection;
 
 use crate::admission::waiting_words;
@@ -18,7 +19,7 @@ use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Cordon, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 5;
+pub(crate) const SCHEMA_VERSION: i64 = 6;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -239,8 +240,21 @@ CREATE TABLE audit (
     job_id INTEGER,
     run_id INTEGER,
     agent_id INTEGER,
-    reason TEXT
+    reason TEXT,
+    source TEXT
 ) STRICT;
+
+CREATE TABLE api_tokens (
+    name TEXT PRIMARY KEY,
+    secret TEXT NOT NULL UNIQUE,
+    role INTEGER NOT NULL,
+    namespaces TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER,
+    revoked_by TEXT
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Makes the tables and views of an empty database.
@@ -497,11 +511,22 @@ fn record_views() -> Vec<View> {
         "u.audit_id AS audit".to_owned(),
         format!("{} AS at", rfc3339("u.at")),
         "u.by AS by".to_owned(),
+        "u.source AS source".to_owned(),
         "u.action AS action".to_owned(),
         "j.name AS name".to_owned(),
         "'run-' || u.run_id AS run".to_owned(),
         "a.name AS agent".to_owned(),
         "u.reason AS reason".to_owned(),
+    ];
+    let token = vec![
+        "name".to_owned(),
+        format!("{} AS role", word::<ApiRole>("role")),
+        "nullif(namespaces, 'null') AS namespaces".to_owned(),
+        format!("{} AS created_at", rfc3339("created_at")),
+        "created_by".to_owned(),
+        format!("{} AS expires_at", rfc3339("expires_at")),
+        format!("{} AS revoked_at", rfc3339("revoked_at")),
+        "revoked_by".to_owned(),
     ];
     let reign = vec![
         "'epoch-' || epoch AS epoch".to_owned(),
@@ -520,6 +545,7 @@ fn record_views() -> Vec<View> {
             "audit u LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)",
         ),
         ("reign_view", reign, "reigns"),
+        ("token_view", token, "api_tokens"),
     ]
 }
 
@@ -536,7 +562,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 13);
+        assert_eq!(views.len(), 14);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }

@@ -391,6 +391,7 @@ mod tests {
         Proposal {
             epoch: None,
             at: WallMs(0),
+            source: None,
             command: Command::RaiseAlert(alert),
         }
     }
@@ -474,6 +475,7 @@ mod tests {
         let propose = |fire: Fire| Proposal {
             epoch: None,
             at: WallMs(0),
+            source: None,
             command: Command::Fire(fire),
         };
         let batch = [

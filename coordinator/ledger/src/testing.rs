@@ -8,9 +8,10 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
-    Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, Grant, ManualRun,
-    MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo, Remind, Rerun,
-    ResumeJob, RevokeAgent, SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
+    CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, Grant,
+    ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo, Remind,
+    Rerun, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
+    Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -24,6 +25,8 @@ pub(crate) struct Bed {
     pub(crate) set: WorkingSet,
     pub(crate) at: WallMs,
     pub(crate) epoch: Option<Epoch>,
+    /// Where the next commands are asked from.
+    pub(crate) source: Option<Box<str>>,
 }
 
 impl Bed {
@@ -41,6 +44,7 @@ impl Bed {
             set: WorkingSet::default(),
             at: WallMs(0),
             epoch: None,
+            source: None,
         }
     }
 
@@ -48,6 +52,7 @@ impl Bed {
         let proposal = Proposal {
             epoch: self.epoch,
             at: self.at,
+            source: self.source.clone(),
             command: command.into(),
         };
         let before = self.store.dump().unwrap();
@@ -326,6 +331,7 @@ into_command!(
     ClearAlert,
     Confirm,
     CordonAgent,
+    CreateToken,
     DeleteJob,
     DeleteResource,
     EndSession,
@@ -344,6 +350,7 @@ into_command!(
     Rerun,
     ResumeJob,
     RevokeAgent,
+    RevokeToken,
     SettleAlerts,
     SkipWaiting,
     UncordonAgent,

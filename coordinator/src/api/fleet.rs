@@ -12,13 +12,13 @@ use protocol::api::{
     Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
     CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
 };
-use protocol::{AgentId, AgentName, JobName, Now, RunId};
+use protocol::{AgentId, AgentName, JobName, NamespaceName, Now, Reach, RunId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_AGENTS};
-use super::input::{AgentPath, AlertPath, Entity, Namespace, Params, check_asker};
+use super::input::{AgentPath, AlertPath, Entity, Params, check_asker};
 use super::jobs::out_of_place;
 use super::pages::{self, PageQuery, Paged, place};
 
@@ -38,7 +38,7 @@ pub(super) struct AlertsQuery {
     /// About this job and its runs, under its present name or one that it had before.
     job: Option<JobName>,
     /// About all jobs whose names begin with this namespace, and their runs.
-    namespace: Option<Namespace>,
+    namespace: Option<NamespaceName>,
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
     cursor: Option<String>,
@@ -236,7 +236,8 @@ pub(super) async fn alerts(
         cleared: query.all,
         kind: query.kind,
         job: query.job,
-        namespace: query.namespace.map(Into::into),
+        namespace: query.namespace,
+        within: Reach::ALL,
         before: place(what, query.cursor.as_deref())?,
         limit: pages::limit(what, query.limit, ALERTS_DEFAULT)?,
     };
@@ -293,6 +294,7 @@ pub(super) async fn audit(
         run: query.run,
         agent: query.agent,
         by: query.by,
+        within: Reach::ALL,
     };
     let read = move |reader: &ledger::Reader| reader.audit(&filter);
     Ok(Paged::of(&uri, api.readers.read(what, read).await?))

@@ -1,6 +1,5 @@
 //! What a request says, as types: past here a value cannot be wrong.
 
-use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,11 +13,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ledger::ROWS_MAX;
 use protocol::api::IdText;
-use protocol::names::{NAME_PART_PATTERN, NameError};
+use protocol::names::NAME_PART_PATTERN;
 use protocol::{AgentName, AlertId, JobName, ResourceName, RunId};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -56,11 +55,6 @@ pub(crate) struct AlertPath(pub(crate) AlertId);
 /// `.../resources/{name}`
 pub(crate) struct ResourcePath(pub(crate) ResourceName);
 
-/// The part of a job's name before its `/`.
-#[derive(Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct Namespace(String);
-
 /// The query, all of it known.
 pub(crate) struct Params<T>(pub(crate) T);
 
@@ -73,36 +67,6 @@ pub(crate) struct Tagged<T>(pub(crate) u32, pub(crate) T);
 
 /// The body, as JSON.
 pub(crate) struct Entity<T>(pub(crate) T);
-
-impl TryFrom<String> for Namespace {
-    type Error = NameError;
-
-    /// Judged as a job's name would be that it is part of.
-    fn try_from(text: String) -> Result<Namespace, NameError> {
-        format!("{text}/x").parse::<JobName>()?;
-        Ok(Namespace(text))
-    }
-}
-
-impl From<Namespace> for String {
-    fn from(namespace: Namespace) -> String {
-        namespace.0
-    }
-}
-
-impl JsonSchema for Namespace {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Namespace".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": format!("^{NAME_PART_PATTERN}$") })
-    }
-}
 
 impl<S: Sync> FromRequestParts<S> for JobPath {
     type Rejection = ApiError;

@@ -14,13 +14,13 @@ use protocol::api::{
     PauseRequest, PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer,
     RunRequest,
 };
-use protocol::{JobId, JobName, WallMs};
+use protocol::{JobId, JobName, NamespaceName, Reach, WallMs};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_JOBS};
-use super::input::{Entity, Expected, JobPath, Namespace, Params, Tagged, check_asker};
+use super::input::{Entity, Expected, JobPath, Params, Tagged, check_asker};
 use super::pages::{self, PageQuery, Paged, place};
 use crate::engine::AskError;
 use crate::narrate::kind_word;
@@ -31,7 +31,7 @@ const GAPS_DEFAULT: u32 = 100;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    namespace: Option<Namespace>,
+    namespace: Option<NamespaceName>,
     /// Only those that a person has paused, or only the others.
     paused: Option<bool>,
     #[schemars(range(min = 1, max = 1000))]
@@ -47,7 +47,8 @@ pub(super) async fn list(
 ) -> Result<Paged<Job>, ApiError> {
     let what = "listing the jobs";
     let filter = JobFilter {
-        namespace: query.namespace.map(Into::into),
+        namespace: query.namespace,
+        within: Reach::ALL,
         paused: query.paused,
         after: place(what, query.cursor.as_deref())?,
         limit: pages::limit(what, query.limit, ROWS_MAX)?,

@@ -11,13 +11,13 @@ use protocol::api::{
     CancelRequest, ConfirmRequest, IdOrNull, RedoAnswer, RedoRequest, RerunRequest, Rfc3339,
     Rfc3339OrNull, Run, RunAnswer, RunDetail,
 };
-use protocol::{AgentName, JobName, RunId, WallMs, api};
+use protocol::{AgentName, JobName, NamespaceName, Reach, RunId, WallMs, api};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
 use super::error::{ApiError, LIST_RUNS};
-use super::input::{Entity, Namespace, Params, RunPath, check_asker, parse};
+use super::input::{Entity, Params, RunPath, check_asker, parse};
 use super::jobs::out_of_place;
 use super::pages::{self, Paged, place};
 
@@ -30,7 +30,7 @@ pub(super) struct ListQuery {
     /// Under its present name or one that it had before; of deleted jobs too.
     job: Option<JobName>,
     /// Of all jobs whose names begin with this namespace.
-    namespace: Option<Namespace>,
+    namespace: Option<NamespaceName>,
     #[schemars(schema_with = "run_state")]
     state: Option<RunState>,
     /// With a fire time not before this.
@@ -105,7 +105,8 @@ fn filter(what: &str, query: ListQuery) -> Result<RunFilter, ApiError> {
     }
     Ok(RunFilter {
         job: query.job,
-        namespace: query.namespace.map(Into::into),
+        namespace: query.namespace,
+        within: Reach::ALL,
         state: query.state,
         from: query.from,
         to: query.to,

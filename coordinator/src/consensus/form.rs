@@ -154,6 +154,7 @@ mod tests {
         let proposal = |session| Proposal {
             epoch: Some(Epoch(7)),
             at: WallMs(-1),
+            source: None,
             command: Command::EndSession(EndSession {
                 session: SessionId(session),
             }),

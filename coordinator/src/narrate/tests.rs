@@ -52,6 +52,7 @@ impl Teller {
         let proposal = |command| Proposal {
             epoch: self.set.epoch,
             at: NOON,
+            source: None,
             command,
         };
         let proposals: Vec<Proposal> = commands.into_iter().map(proposal).collect();

@@ -1,4 +1,7 @@
 //! What people ask for, and the answers.
+//!
+//! `by` is who asks, for the record. Where a token was made for somebody, its own name is recorded
+//! and `by` is not looked at; the token of the machine itself is nobody's in particular.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +18,7 @@ use crate::{AgentName, AlertId, ExecutionId, JobId, JobName, RunId, RunState};
 pub struct PutJobRequest {
     /// The manifest's YAML, one document.
     pub manifest: String,
+    #[serde(default)]
     pub by: String,
 }
 
@@ -36,6 +40,7 @@ pub struct PutJobAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteJobRequest {
+    #[serde(default)]
     pub by: String,
 }
 
@@ -95,6 +100,7 @@ pub struct RunRequest {
     /// Values for this run instead of the manifest's own; of parameters that the manifest names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -111,6 +117,7 @@ pub struct RerunRequest {
     /// but none that was cancelled. Not together with `shard`.
     #[serde(default)]
     pub failed: bool,
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -120,6 +127,7 @@ pub struct RerunRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RedoRequest {
+    #[serde(default)]
     pub by: String,
     pub reason: String,
     /// Although the job's manifest does not declare a second run harmless.
@@ -146,6 +154,7 @@ pub struct RedoAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -156,6 +165,7 @@ pub struct PauseRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResumeRequest {
+    #[serde(default)]
     pub by: String,
 }
 
@@ -178,6 +188,7 @@ pub struct PauseAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -196,6 +207,7 @@ pub struct ConfirmRequest {
         schemars(extend("enum" = ["succeeded", "retry", "failed"]))
     )]
     pub verdict: String,
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -205,6 +217,7 @@ pub struct ConfirmRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeRequest {
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -232,6 +245,7 @@ pub struct RunAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CordonRequest {
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -241,6 +255,7 @@ pub struct CordonRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UncordonRequest {
+    #[serde(default)]
     pub by: String,
 }
 
@@ -253,6 +268,7 @@ pub struct DrainRequest {
     /// Interrupt what runs there instead of waiting for its end; it starts elsewhere.
     #[serde(default)]
     pub now: bool,
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }
@@ -276,6 +292,7 @@ pub struct PutResourceRequest {
     /// How many units all shards that run may hold together. Less than is held now takes nothing
     /// away; nothing more is given until it fits.
     pub capacity: u32,
+    #[serde(default)]
     pub by: String,
 }
 
@@ -284,6 +301,7 @@ pub struct PutResourceRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteResourceRequest {
+    #[serde(default)]
     pub by: String,
 }
 
@@ -293,6 +311,7 @@ pub struct DeleteResourceRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClearAlertRequest {
+    #[serde(default)]
     pub by: String,
     pub reason: String,
 }

@@ -91,11 +91,12 @@ mod schema {
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
     use super::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
+    use crate::access::Reach;
     use crate::ids::Prefixed;
     use crate::names::{
         AGENT_NAME_PATTERN as LABEL, NAME_PART_PATTERN as PART, RESOURCE_NAME_PATTERN as RESOURCE,
     };
-    use crate::{AgentName, JobName, ResourceName};
+    use crate::{AgentName, JobName, NamespaceName, ResourceName, TokenName};
 
     /// Written in place, under no name of its own.
     macro_rules! inline_schema {
@@ -130,6 +131,16 @@ mod schema {
         json_schema!({ "type": "string", "pattern": format!("^{LABEL}$") }));
     inline_schema!([] ResourceName, "ResourceName".into(),
         json_schema!({ "type": "string", "pattern": format!("^{RESOURCE}$") }));
+    inline_schema!([] NamespaceName, "NamespaceName".into(),
+        json_schema!({ "type": "string", "pattern": format!("^{PART}$") }));
+    inline_schema!([] TokenName, "TokenName".into(),
+        json_schema!({ "type": "string", "pattern": format!("^{PART}$") }));
+    inline_schema!([] Reach, "Reach".into(),
+    json_schema!({
+        "type": ["array", "null"],
+        "items": { "type": "string", "pattern": format!("^{PART}$") },
+        "minItems": 1,
+    }));
 
     /// Ids are counted from 1; 18 digits are more than are ever minted.
     fn id_pattern<T: Prefixed>() -> String {

@@ -67,6 +67,7 @@ impl Scheduler {
             batch.push(Proposal {
                 epoch: None,
                 at: BEGIN,
+                source: None,
                 command: Command::PutJob(Box::new(put)),
             });
             if batch.len() == JOBS_AT_ONCE {

@@ -371,6 +371,7 @@ fn propose(
     let mut commands = commands.map(|command| Proposal {
         epoch: None,
         at: clock::now(),
+        source: None,
         command,
     });
     loop {

@@ -115,6 +115,7 @@ impl Bench {
         let proposal = Proposal {
             epoch: None,
             at: self.now.wall,
+            source: None,
             command: Command::Fire(fire),
         };
         self.store.propose(&[proposal]).unwrap();

@@ -13,6 +13,7 @@ mod cancel_run;
 mod clear_alert;
 mod confirm;
 mod cordon_agent;
+mod create_token;
 mod delete_job;
 mod delete_resource;
 mod end_session;
@@ -32,6 +33,7 @@ mod remind;
 mod rerun;
 mod resume_job;
 mod revoke_agent;
+mod revoke_token;
 mod settle_alerts;
 mod skip_waiting;
 mod uncordon_agent;
@@ -44,6 +46,7 @@ pub use cancel_run::CancelRun;
 pub use clear_alert::ClearAlert;
 pub use confirm::{Confirm, Verdict};
 pub use cordon_agent::CordonAgent;
+pub use create_token::CreateToken;
 pub use delete_job::DeleteJob;
 pub use delete_resource::DeleteResource;
 pub use end_session::EndSession;
@@ -64,6 +67,7 @@ pub use remind::Remind;
 pub use rerun::{Rerun, RerunScope};
 pub use resume_job::ResumeJob;
 pub use revoke_agent::RevokeAgent;
+pub use revoke_token::RevokeToken;
 pub use settle_alerts::{Over, SettleAlerts};
 pub use skip_waiting::SkipWaiting;
 pub use uncordon_agent::UncordonAgent;
@@ -79,6 +83,9 @@ pub struct Proposal {
     pub epoch: Option<Epoch>,
     /// Wall time at the proposer, for the record; no decision rests on it.
     pub at: WallMs,
+    /// The address that a person asked from, for the record. Left out of what nobody asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Box<str>>,
     pub command: Command,
 }
 
@@ -118,4 +125,6 @@ pub enum Command {
     Remind(Remind),
     SettleAlerts(SettleAlerts),
     ClearAlert(ClearAlert),
+    CreateToken(CreateToken),
+    RevokeToken(RevokeToken),
 }

@@ -208,6 +208,7 @@ mod tests {
             .map(|command| Proposal {
                 epoch: None,
                 at: WallMs(0),
+                source: None,
                 command,
             })
             .collect();

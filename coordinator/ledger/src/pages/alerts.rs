@@ -3,7 +3,7 @@
 //! By their ids, not by when they were raised last: an alert that is raised again while somebody
 //! turns the pages would move to one that has been turned already, and not be seen.
 
-use protocol::{AlertId, JobName, RunId, WallMs, api};
+use protocol::{AlertId, JobName, NamespaceName, Reach, RunId, WallMs, api};
 use rusqlite::Row;
 
 use super::{Conditions, EXAMINED_MAX, Page, Walk};
@@ -20,7 +20,9 @@ pub struct AlertFilter {
     /// About this job or its runs, under its present name or one that it had before.
     pub job: Option<JobName>,
     /// About jobs whose present names are in this namespace, and their runs.
-    pub namespace: Option<String>,
+    pub namespace: Option<NamespaceName>,
+    /// About these jobs only, and their runs.
+    pub within: Reach,
     /// Where the page before this one ended.
     pub before: Option<AlertId>,
     /// At most [`ROWS_MAX`](super::ROWS_MAX).
@@ -40,8 +42,9 @@ impl Answers<'_> {
             wanted.of_job(self.conn, "l.job_id", name)?;
         }
         if let Some(namespace) = &filter.namespace {
-            wanted.of_namespace("ifnull(j.name, '')", namespace);
+            wanted.of_namespace("ifnull(j.name, '')", namespace.as_str());
         }
+        wanted.within("ifnull(j.name, '')", &filter.within);
         // Most rows are cleared: those are passed over before anything is read beside them.
         let open = if filter.cleared {
             "TRUE"

@@ -1,6 +1,6 @@
 //! What people did, by page, newest first.
 
-use protocol::{AgentName, JobName, RunId, WallMs, api};
+use protocol::{AgentName, JobName, Reach, RunId, WallMs, api};
 use rusqlite::Row;
 
 use super::{Conditions, EXAMINED_MAX, Page, Walk};
@@ -16,6 +16,8 @@ pub struct AuditFilter {
     pub agent: Option<AgentName>,
     /// Who did it.
     pub by: Option<String>,
+    /// About these jobs only, and their runs.
+    pub within: Reach,
     /// Where the page before this one ended.
     pub before: Option<i64>,
     /// At most [`ROWS_MAX`](super::ROWS_MAX).
@@ -40,11 +42,13 @@ impl Answers<'_> {
         if let Some(by) = &filter.by {
             wanted.and("u.by = ?", [by.clone().into()]);
         }
+        wanted.within("ifnull(j.name, '')", &filter.within);
         let mut values = wanted.values.clone();
         values.push(filter.before.unwrap_or(i64::MAX).into());
         let walk = Walk {
             sql: format!(
-                "SELECT u.audit_id, u.at, u.by, u.action, j.name, u.run_id, a.name, u.reason, {}
+                "SELECT u.audit_id, u.at, u.by, u.action, j.name, u.run_id, a.name, u.reason, u.source,
+                    {}
                  FROM audit u LEFT JOIN jobs j USING (job_id) LEFT JOIN agents a USING (agent_id)
                  WHERE u.audit_id < ? ORDER BY u.audit_id DESC",
                 wanted.sql()
@@ -54,7 +58,7 @@ impl Answers<'_> {
             examined_max: EXAMINED_MAX,
         };
         walk.go(self.conn, |row| {
-            let wanted: bool = row.get(8)?;
+            let wanted: bool = row.get(9)?;
             let entry = wanted.then(|| read_entry(row)).transpose()?;
             Ok((row.get(0)?, entry))
         })
@@ -70,5 +74,6 @@ fn read_entry(row: &Row<'_>) -> rusqlite::Result<api::AuditEntry> {
         run: row.get::<_, Option<i64>>(5)?.map(RunId),
         agent: named_option(row, 6)?,
         reason: row.get(7)?,
+        from: row.get(8)?,
     })
 }

@@ -53,7 +53,7 @@ impl Answers<'_> {
 }
 
 /// Along the key of the names.
-fn by_name(columns: &str, table: &str, after: Option<&str>, limit: u32) -> Walk {
+pub(super) fn by_name(columns: &str, table: &str, after: Option<&str>, limit: u32) -> Walk {
     let mut key = Conditions::default();
     if let Some(after) = after {
         key.and("name > ?", [after.to_owned().into()]);

@@ -1,6 +1,6 @@
 //! Jobs in force by page, in the order of their names.
 
-use protocol::{JobName, api};
+use protocol::{JobName, NamespaceName, Reach, api};
 
 use super::{Conditions, EXAMINED_MAX, Page, Walk};
 use crate::answers::Answers;
@@ -10,7 +10,9 @@ use crate::tables::job::{JOB_COLUMNS, read_job};
 /// Which jobs to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobFilter {
-    pub namespace: Option<String>,
+    pub namespace: Option<NamespaceName>,
+    /// Of these only.
+    pub within: Reach,
     /// Only those that are paused, or only those that are not.
     pub paused: Option<bool>,
     /// Where the page before this one ended.
@@ -40,8 +42,9 @@ impl JobFilter {
     fn walk(&self) -> Walk {
         let mut key = Conditions::default();
         if let Some(namespace) = &self.namespace {
-            key.of_namespace("n.name", namespace);
+            key.of_namespace("n.name", namespace.as_str());
         }
+        key.within("n.name", &self.within);
         if let Some(after) = &self.after {
             key.and("n.name > ?", [after.as_str().to_owned().into()]);
         }

@@ -12,8 +12,9 @@ mod fleet;
 mod gaps;
 mod jobs;
 mod runs;
+mod tokens;
 
-use protocol::JobName;
+use protocol::{JobName, Reach};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
@@ -99,6 +100,19 @@ impl Conditions {
             format!("{namespace}0").into(),
         ];
         self.and(format!("{name} > ? AND {name} < ?"), bounds);
+    }
+
+    /// That `name`, of a job, is within reach; where not all is, nothing that is no job's.
+    fn within(&mut self, name: &str, reach: &Reach) {
+        let Some(namespaces) = reach.namespaces() else {
+            return;
+        };
+        let mut ways = Conditions::default();
+        for namespace in namespaces {
+            ways.of_namespace(name, namespace.as_str());
+        }
+        let any = ways.sql.join(") OR (");
+        self.and(format!("(({any}))"), ways.values);
     }
 
     /// That `column` is the id of the job that has this name, or had it.

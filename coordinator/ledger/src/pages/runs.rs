@@ -3,7 +3,7 @@
 //! Those of one job come in the order of their fire times, by the key that makes them unique. All
 //! others come in the order in which they were admitted, by their ids.
 
-use protocol::{AgentName, JobName, RunId, WallMs, api};
+use protocol::{AgentName, JobName, NamespaceName, Reach, RunId, WallMs, api};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -24,7 +24,9 @@ pub struct RunFilter {
     /// Under its present name or one that it had before; of deleted jobs too.
     pub job: Option<JobName>,
     /// Of jobs whose present names are in this namespace.
-    pub namespace: Option<String>,
+    pub namespace: Option<NamespaceName>,
+    /// Of these jobs only.
+    pub within: Reach,
     pub state: Option<RunState>,
     /// With a fire time not before this.
     pub from: Option<WallMs>,
@@ -119,9 +121,12 @@ impl RunFilter {
         if let Some(to) = self.to {
             wanted.and("fire_time < ?", [to.0.into()]);
         }
+        let mut named = Conditions::default();
         if let Some(namespace) = &self.namespace {
-            let mut named = Conditions::default();
-            named.of_namespace("j.name", namespace);
+            named.of_namespace("j.name", namespace.as_str());
+        }
+        named.within("j.name", &self.within);
+        if !named.sql.is_empty() {
             wanted.and(
                 format!(
                     "EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = runs.job_id AND {})",

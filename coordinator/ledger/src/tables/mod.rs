@@ -10,3 +10,4 @@ pub(crate) mod record;
 pub(crate) mod resource;
 pub(crate) mod run;
 pub(crate) mod shard;
+pub(crate) mod token;

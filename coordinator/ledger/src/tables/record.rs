@@ -73,7 +73,7 @@ impl Context<'_> {
         let audit_id = self.meta.mint_audit();
         let (job_id, run_id, agent_id) = entry.on.ids();
         self.conn
-            .prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+            .prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
             .execute(params![
                 audit_id,
                 self.at.0,
@@ -83,6 +83,7 @@ impl Context<'_> {
                 run_id,
                 agent_id,
                 entry.reason,
+                self.source,
             ])?;
         Ok(())
     }

@@ -2,17 +2,18 @@
 
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
-    Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, GapReason, Grant,
-    ManualRun, MarkStarted, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
-    Remind, Rerun, RerunScope, ResumeJob, RevokeAgent, SettleAlerts, Settlement, SkipWaiting,
-    UncordonAgent, Unplaceable, Verdict,
+    CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, GapReason,
+    Grant, ManualRun, MarkStarted, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert,
+    Redo, Remind, Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement,
+    SkipWaiting, UncordonAgent, Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AlertId, BootMs, DurationMs, Epoch, JobId, RunId, SessionId, Token, WallMs,
+    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, JobId, Reach, RunId, SessionId, Token,
+    WallMs,
 };
 
 use crate::{MINUTE, manifest};
@@ -93,12 +94,14 @@ pub(crate) fn proposal(choices: &mut Choices, set: &WorkingSet, past: &Past) -> 
     Proposal {
         epoch,
         at: choices.time(WallMs(100 * MINUTE)),
+        source: choices.one_in(4).then(|| choices.text().into()),
         command: command(choices, set, past),
     }
 }
 
 fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
-    match c.below(32) {
+    match c.below(33) {
+        32 => about_tokens(c),
         0 => Command::BecomeActive(BecomeActive {
             node: c.text(),
             incarnation: Incarnation(u64::MAX),
@@ -248,6 +251,23 @@ fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
         cut_over: through(c, set, job_id),
         settle: settlement(c, set, job_id),
         by: c.text(),
+    })
+}
+
+fn about_tokens(c: &mut Choices) -> Command {
+    let name = c.pick(&["ci", "ops"]).parse().unwrap();
+    let by = c.text();
+    if c.one_in(2) {
+        let reason = c.text();
+        return Command::RevokeToken(RevokeToken { name, by, reason });
+    }
+    Command::CreateToken(CreateToken {
+        name,
+        secret: c.pick(&["0", "1", "2", "x"]).repeat(64),
+        role: c.pick(ApiRole::ALL),
+        reach: Reach::ALL,
+        expires_at: c.one_in(2).then(|| c.time(WallMs(0))),
+        by,
     })
 }
 

@@ -53,6 +53,7 @@ fn at(minute: i64, command: Command) -> Proposal {
     Proposal {
         epoch: None,
         at: WallMs(minute * MINUTE),
+        source: None,
         command,
     }
 }

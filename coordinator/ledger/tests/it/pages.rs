@@ -2,7 +2,7 @@
 
 use ledger::command::{Grant, PutJob, PutResource, Settlement};
 use ledger::{AuditFilter, Command, Done, JobFilter, Page, Reader, RunFilter, RunState, Store};
-use protocol::{JobId, Rules, RunId, WallMs};
+use protocol::{JobId, Reach, Rules, RunId, WallMs};
 
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
 
@@ -36,6 +36,12 @@ pub(crate) fn whole<T, C>(limit: u32, mut page: impl FnMut(Option<C>) -> Page<T,
         }
         place = next;
     }
+}
+
+/// What a token of these namespaces reaches.
+pub(crate) fn reach(namespaces: &[&str]) -> Reach {
+    let namespaces = namespaces.iter().map(|name| name.parse().unwrap());
+    Reach::try_from(Some(namespaces.collect())).unwrap()
 }
 
 /// All runs of a list, `limit` rows at a time.
@@ -76,8 +82,18 @@ fn the_pages_of_runs_are_the_whole_list() {
     for (filter, count) in [
         (all.clone(), 36),
         (of(&|f| f.job = Some(name("t/a"))), 12),
-        (of(&|f| f.namespace = Some("t".to_owned())), 24),
-        (of(&|f| f.namespace = Some("none".to_owned())), 0),
+        (of(&|f| f.namespace = Some("t".parse().unwrap())), 24),
+        (of(&|f| f.namespace = Some("none".parse().unwrap())), 0),
+        (of(&|f| f.within = reach(&["t"])), 24),
+        (of(&|f| f.within = reach(&["u", "none"])), 12),
+        (of(&|f| f.within = reach(&["t", "u"])), 36),
+        (
+            of(&|f| {
+                f.within = reach(&["u"]);
+                f.job = Some(name("t/a"));
+            }),
+            0,
+        ),
         (of(&|f| f.state = Some(RunState::Waiting)), 33),
         (of(&|f| (f.from, f.to) = (minute(3), minute(5))), 6),
         (
@@ -123,7 +139,7 @@ fn jobs_are_paged_by_their_present_names() {
     let list = |namespace: Option<&str>| {
         let rows = whole(1, |after| {
             let filter = JobFilter {
-                namespace: namespace.map(str::to_owned),
+                namespace: namespace.map(|name| name.parse().unwrap()),
                 after,
                 limit: 1,
                 ..JobFilter::default()
@@ -135,7 +151,24 @@ fn jobs_are_paged_by_their_present_names() {
     };
     assert_eq!(list(None), ["t/b", "t/z", "u/c"]);
     assert_eq!(list(Some("t")), ["t/b", "t/z"]);
-    assert_eq!(list(Some("t-")), Vec::<String>::new());
+    assert_eq!(list(Some("t-1")), Vec::<String>::new());
+    for (namespaces, expected) in [
+        (&["t"][..], &["t/b", "t/z"][..]),
+        (&["u", "t"], &["t/b", "t/z", "u/c"]),
+        (&["v"], &[]),
+    ] {
+        let rows = whole(1, |after| {
+            let filter = JobFilter {
+                within: reach(namespaces),
+                after,
+                limit: 1,
+                ..JobFilter::default()
+            };
+            reader.jobs(&filter).unwrap()
+        });
+        let names: Vec<String> = rows.iter().map(|job| job.job.to_string()).collect();
+        assert_eq!(names, expected);
+    }
 }
 
 #[test]
@@ -158,6 +191,7 @@ fn the_audit_is_paged_and_filtered() {
     assert_eq!(list(&|f| f.job = Some(name("t/b"))), ["t/b"]);
     assert!(list(&|f| f.by = Some("nobody".to_owned())).is_empty());
     assert!(list(&|f| f.run = Some(RunId(1))).is_empty());
+    assert_eq!(list(&|f| f.within = reach(&["t"])), ["t/b", "t/a"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::Incarnation;
 use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs, api};
 
-use crate::pages::whole;
+use crate::pages::{reach, whole};
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
 
 struct OnDisk {
@@ -346,8 +346,13 @@ fn alerts_come_by_when_they_were_opened_and_are_chosen_by_what_they_are_about() 
         ..filter
     };
     let of_namespace = |namespace: &str, filter| AlertFilter {
-        namespace: Some(namespace.to_owned()),
+        namespace: Some(namespace.parse().unwrap()),
         ..filter
+    };
+    // What is no job's is for those alone who may see everything.
+    let within = |namespaces: &[&str]| AlertFilter {
+        within: reach(namespaces),
+        ..all()
     };
     let given_up = AlertKind::GivenUp;
     for (filter, expected) in [
@@ -362,6 +367,9 @@ fn alerts_come_by_when_they_were_opened_and_are_chosen_by_what_they_are_about() 
         (of_namespace("t", open()), &["three"]),
         (of_namespace("t", all()), &["three", "two"]),
         (of_namespace("u", all()), &["four"]),
+        (within(&["t"]), &["three", "two"]),
+        (within(&["t", "u"]), &["four", "three", "two"]),
+        (within(&["v"]), &[]),
         (
             of_namespace("t", of_kind(AlertKind::UnreadableJob, all())),
             &[],

@@ -24,6 +24,7 @@ fn proposal(command: ledger::Command) -> Proposal {
     Proposal {
         epoch: None,
         at: WallMs(0),
+        source: None,
         command,
     }
 }

@@ -63,6 +63,7 @@ fn entry(index: u64, commands: usize) -> LogEntry {
     let proposal = ledger::Proposal {
         epoch: None,
         at: protocol::WallMs(0),
+        source: None,
         command,
     };
     let batch: Arc<[_]> = std::iter::repeat_n(proposal, commands).collect();
