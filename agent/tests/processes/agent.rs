@@ -13,7 +13,7 @@ use protocol::message::{
 use protocol::output::{HEADER_BYTES, Mark, Record, Stream, Wanted};
 use protocol::{DurationMs, Epoch, ExecutionId, RunId, SessionId, Token, WallMs};
 use tokio::io::AsyncReadExt;
-use transport::ca::{self, Validity};
+use transport::ca::{self, Subject, Validity};
 use transport::{
     BulkReceiver, BulkSender, Connection, ControlReceiver, ControlSender, Identity, Listener, Role,
 };
@@ -32,7 +32,8 @@ fn listen(home: &Home) -> Listener {
     let authority = home.path().join("ca");
     ca::create(&authority, &"test".parse().unwrap(), validity).unwrap();
     let issue = |role, name: &str, out: &Path| {
-        ca::issue(&authority, role, &name.parse().unwrap(), out, validity).unwrap();
+        let subject = Subject::new(role, &name.parse().unwrap());
+        ca::issue(&authority, &subject, out, validity).unwrap();
     };
     issue(Role::Agent, "host-1", &home.path().join("identity"));
     let control = home.path().join("control");

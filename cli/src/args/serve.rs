@@ -168,6 +168,10 @@ pub(crate) enum Ca {
         /// Name of the host
         #[arg(long, value_name = "NAME")]
         name: AgentName,
+        /// Number of a control machine in its group, never given to another one [default: 1 for a
+        /// coordinator]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), required_if_eq("role", "witness"))]
+        node: Option<u64>,
         /// Directory the three files are written to
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
@@ -178,6 +182,7 @@ pub(crate) enum Ca {
 pub(crate) enum Role {
     Agent,
     Coordinator,
+    Witness,
 }
 
 #[derive(Args, Debug)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, CaError, Validity};
+use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, CaError, Subject, Validity};
 
 use crate::args::{Ca, Role};
 use crate::clock;
@@ -28,13 +28,26 @@ pub(crate) fn ca(what: Ca) -> Result<(), Failure> {
             dir,
             role,
             name,
+            node,
             out,
         } => {
             let role = match role {
                 Role::Agent => transport::Role::Agent,
                 Role::Coordinator => transport::Role::Coordinator,
+                Role::Witness => transport::Role::Witness,
             };
-            let peer = issue(&dir, role, &name, &out)?;
+            let subject = match (role, node) {
+                (transport::Role::Agent, Some(_)) => {
+                    return Err(Failure::bad_input(
+                        "issuing a certificate for an agent",
+                        "an agent is no node of the control group",
+                        "leave out --node",
+                    ));
+                }
+                (_, Some(node)) => Subject::new(role, &name).node(node),
+                (_, None) => Subject::new(role, &name),
+            };
+            let peer = issue(&dir, &subject, &out)?;
             talk(&format!(
                 "{} holds the identity of {peer}, good until {}",
                 out.display(),
@@ -47,20 +60,15 @@ pub(crate) fn ca(what: Ca) -> Result<(), Failure> {
 
 pub(crate) fn issue(
     authority: &Path,
-    role: transport::Role,
-    name: &protocol::AgentName,
+    subject: &Subject,
     out: &Path,
 ) -> Result<transport::PeerName, Failure> {
     let validity = Validity {
         now: clock::now(),
         lifetime: CERTIFICATE_LIFETIME,
     };
-    ca::issue(authority, role, name, out, validity).map_err(|error| {
-        of_ca(
-            format!("issuing a certificate for the {role} {name}"),
-            &error,
-        )
-    })
+    ca::issue(authority, subject, out, validity)
+        .map_err(|error| of_ca(format!("issuing a certificate for the {subject}"), &error))
 }
 
 pub(crate) fn of_ca(what: String, error: &CaError) -> Failure {

@@ -20,7 +20,7 @@ use nix::fcntl::{Flock, FlockArg};
 use protocol::AgentName;
 use serde::{Deserialize, Serialize};
 use transport::Role;
-use transport::ca::{self, CA_KEY_FILE, CA_LIFETIME, Validity};
+use transport::ca::{self, CA_KEY_FILE, CA_LIFETIME, Subject, Validity};
 use transport::identity::CA_FILE;
 
 use crate::client::API_FILE;
@@ -159,15 +159,13 @@ impl Home {
         let coordinator = COORDINATOR.parse().expect("`coordinator` is a name");
         issue(
             &authority,
-            Role::Coordinator,
-            &coordinator,
+            &Subject::new(Role::Coordinator, &coordinator),
             &self.coordinator_identity(),
         )?;
         for host in &self.hosts {
             issue(
                 &authority,
-                Role::Agent,
-                host,
+                &Subject::new(Role::Agent, host),
                 &self.identity_of(host.as_str()),
             )?;
         }

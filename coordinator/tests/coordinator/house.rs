@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
-use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, Validity};
+use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, Subject, Validity};
 use transport::{Identity, Role};
 
 /// How long anything here may take before a test gives up on it.
@@ -65,7 +65,8 @@ impl House {
         let out = self.directory.path().join("pki").join(name);
         if !out.exists() {
             let lifetime = validity(CERTIFICATE_LIFETIME);
-            ca::issue(&self.ca(), role, &name.parse().unwrap(), &out, lifetime).unwrap();
+            let subject = Subject::new(role, &name.parse().unwrap());
+            ca::issue(&self.ca(), &subject, &out, lifetime).unwrap();
         }
         out
     }

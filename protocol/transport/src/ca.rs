@@ -5,6 +5,7 @@
 //! still speaks for its own alone. The key belongs on a machine that runs nothing else; peers get
 //! `ca.pem` only.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use rustls::pki_types::UnixTime;
 use crate::files;
 use crate::identity::{
     self, CA_FILE, CERTIFICATE_FILE, CertificateNameError, IdentityError, KEY_FILE, PeerName, Role,
+    Wanted,
 };
 
 /// The authority's key, beside [`CA_FILE`] in the authority's directory.
@@ -42,6 +44,39 @@ const LIFETIME_MAX: DurationMs = DurationMs::from_secs(100 * 365 * 86_400);
 pub struct Validity {
     pub now: WallMs,
     pub lifetime: DurationMs,
+}
+
+/// Whom a certificate is for.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    role: Role,
+    name: AgentName,
+    node: Option<u64>,
+}
+
+impl Subject {
+    /// A coordinator is node 1, as where there is but one.
+    pub fn new(role: Role, name: &AgentName) -> Subject {
+        Subject {
+            role,
+            name: name.clone(),
+            node: (role == Role::Coordinator).then_some(1),
+        }
+    }
+
+    /// A control machine under its number in the group, which is given to no other machine, and to
+    /// this one no more when its data directory is lost.
+    #[must_use]
+    pub fn node(self, node: u64) -> Subject {
+        let node = Wanted::Control.admits(self.role).then_some(node);
+        Subject { node, ..self }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.role, self.name)
+    }
 }
 
 /// Makes a new authority in `directory`: `ca.pem` and `ca.key` (mode 0600).
@@ -97,8 +132,7 @@ pub fn create(directory: &Path, cluster: &ClusterId, validity: Validity) -> Resu
 /// and all are handed on.
 pub fn issue(
     ca_directory: &Path,
-    role: Role,
-    name: &AgentName,
+    subject: &Subject,
     out: &Path,
     validity: Validity,
 ) -> Result<PeerName, CaError> {
@@ -121,11 +155,11 @@ pub fn issue(
 
     let peer = PeerName {
         cluster,
-        role,
-        name: name.clone(),
+        role: subject.role,
+        name: subject.name.clone(),
     };
     let key = KeyPair::generate().map_err(CaError::Sign)?;
-    let certificate = peer_params(&peer, validity)?
+    let certificate = peer_params(&peer, subject.node, validity)?
         .signed_by(&key, &issuer)
         .map_err(CaError::Sign)?;
     identity::verify_chain(
@@ -155,16 +189,25 @@ pub fn issue(
     Ok(peer)
 }
 
-fn peer_params(peer: &PeerName, validity: Validity) -> Result<CertificateParams, CaError> {
-    let mut params = validity.params(vec![
+fn peer_params(
+    peer: &PeerName,
+    node: Option<u64>,
+    validity: Validity,
+) -> Result<CertificateParams, CaError> {
+    let mut names = vec![
         peer.to_string(),
         identity::role_dns_name(peer.role, &peer.cluster),
-    ])?;
+    ];
+    if let Some(node) = node {
+        names.push(identity::control_dns_name(&peer.cluster));
+        names.push(identity::node_dns_name(node, &peer.cluster));
+    }
+    let mut params = validity.params(names)?;
     params.distinguished_name = distinguished_name(&peer.cluster, peer.name.as_str());
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = match peer.role {
         Role::Agent => vec![ExtendedKeyUsagePurpose::ClientAuth],
-        Role::Coordinator => vec![
+        Role::Coordinator | Role::Witness => vec![
             ExtendedKeyUsagePurpose::ClientAuth,
             ExtendedKeyUsagePurpose::ServerAuth,
         ],

@@ -8,8 +8,9 @@ use quinn::{ConnectionError, Endpoint, RecvStream, SendStream, Side};
 
 use crate::excerpt::excerpt;
 use crate::expiry::{Certificates, Watch};
-use crate::handshake::CLOSED;
-use crate::settings::{BULK_PRIORITY, CONTROL_PRIORITY};
+use crate::handshake::{Admitted, CLOSED};
+use crate::identity::Identity;
+use crate::settings::{BACKGROUND_PRIORITY, BULK_PRIORITY, CONTROL_PRIORITY};
 use crate::stream::{BulkReceiver, BulkSender, ControlReceiver, ControlSender};
 
 /// Why a connection is over.
@@ -71,39 +72,39 @@ pub struct Connection {
     /// The dialer's socket, which is this connection's alone.
     socket: Option<Endpoint>,
     peer_lifetime: Lifetime,
+    peer_node: Option<u64>,
     _watch: Arc<Watch>,
 }
 
 impl Connection {
-    pub(crate) fn accepted(quic: quinn::Connection, certificates: Certificates) -> Connection {
-        Connection::new(quic, None, certificates)
-    }
-
-    pub(crate) fn dialed(
-        quic: quinn::Connection,
-        socket: Endpoint,
-        certificates: Certificates,
-    ) -> Connection {
-        Connection::new(quic, Some(socket), certificates)
-    }
-
-    fn new(
+    /// A dialer gives it the socket, an accepted one shares the listener's.
+    pub(crate) fn new(
         quic: quinn::Connection,
         socket: Option<Endpoint>,
-        certificates: Certificates,
+        own: &Identity,
+        peer: Admitted,
     ) -> Connection {
-        let peer_lifetime = certificates.peer.1;
+        let certificates = Certificates {
+            own: (own.name().clone(), own.lifetime()),
+            peer: (peer.name, peer.lifetime),
+        };
         Connection {
             _watch: Arc::new(Watch::begin(quic.clone(), certificates)),
             quic,
             socket,
-            peer_lifetime,
+            peer_lifetime: peer.lifetime,
+            peer_node: peer.node,
         }
     }
 
     /// When the peer's certificate is good. The connection ends with it, or with this side's own.
     pub fn peer_lifetime(&self) -> Lifetime {
         self.peer_lifetime
+    }
+
+    /// The number of the control machine at the other end, where its certificate states one.
+    pub fn peer_node(&self) -> Option<u64> {
+        self.peer_node
     }
 
     /// Opens the control stream. The dialer calls it once, before it opens a bulk stream.
@@ -131,24 +132,31 @@ impl Connection {
     /// allows.
     pub async fn open_bulk(&self) -> Result<(BulkSender, BulkReceiver), StreamError> {
         let (send, receive) = self.quic.open_bi().await.map_err(CloseReason::from)?;
-        self.bulk(send, receive)
+        self.bulk(send, receive, BULK_PRIORITY)
+    }
+
+    /// As [`open_bulk`](Self::open_bulk), for what gives way to all other streams.
+    pub async fn open_background(&self) -> Result<(BulkSender, BulkReceiver), StreamError> {
+        let (send, receive) = self.quic.open_bi().await.map_err(CloseReason::from)?;
+        self.bulk(send, receive, BACKGROUND_PRIORITY)
     }
 
     /// Waits for the peer to open a bulk stream. Cancel-safe.
     pub async fn accept_bulk(&self) -> Result<(BulkSender, BulkReceiver), StreamError> {
         let (send, receive) = self.quic.accept_bi().await.map_err(CloseReason::from)?;
-        self.bulk(send, receive)
+        self.bulk(send, receive, BULK_PRIORITY)
     }
 
     fn bulk(
         &self,
         send: SendStream,
         receive: RecvStream,
+        priority: i32,
     ) -> Result<(BulkSender, BulkReceiver), StreamError> {
         if is_control(&receive) {
             return Err(StreamError::OutOfTurn);
         }
-        self.prioritise(&send, BULK_PRIORITY)?;
+        self.prioritise(&send, priority)?;
         Ok((BulkSender::new(send), BulkReceiver::new(receive)))
     }
 

@@ -8,9 +8,8 @@ use quinn::Endpoint;
 use tokio::time::timeout;
 
 use crate::connection::Connection;
-use crate::expiry::Certificates;
 use crate::handshake::{self, HandshakeError};
-use crate::identity::{self, Identity, PeerName, Role};
+use crate::identity::{Identity, PeerName, Wanted};
 use crate::settings::{self, ANSWER_LIMIT, End};
 use crate::tls::{self, TlsError};
 
@@ -40,15 +39,14 @@ pub enum ConnectError {
 
 impl Dialer {
     pub fn new(identity: &Identity) -> Result<Dialer, TlsError> {
-        let mut config = quinn::ClientConfig::new(Arc::new(tls::client(identity)?));
-        config.transport_config(settings::transport(End::Dialer));
+        let config = quinn::ClientConfig::new(Arc::new(tls::client(identity)?));
         Ok(Dialer {
             identity: identity.clone(),
             config,
         })
     }
 
-    /// Connects to a peer of the role `expected` in the identity's own cluster. `Ok` means that
+    /// Connects to a peer of those `wanted` in the identity's own cluster. `Ok` means that
     /// both sides have agreed. Takes at most [`HANDSHAKE_LIMIT`](settings::HANDSHAKE_LIMIT), and
     /// [`ANSWER_LIMIT`] where nobody answers.
     ///
@@ -58,8 +56,9 @@ impl Dialer {
     pub async fn connect(
         &self,
         address: SocketAddr,
-        expected: Role,
+        wanted: impl Into<Wanted>,
     ) -> Result<(PeerName, Connection), ConnectError> {
+        let wanted = wanted.into();
         let any: SocketAddr = match address {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -67,15 +66,13 @@ impl Dialer {
         let endpoint =
             Endpoint::client(any).map_err(|source| ConnectError::Socket { address, source })?;
         let cluster = &self.identity.name().cluster;
+        let mut config = self.config.clone();
+        config.transport_config(settings::transport(End::Dialer, wanted));
         let mut connecting = endpoint
-            .connect_with(
-                self.config.clone(),
-                address,
-                &identity::role_dns_name(expected, cluster),
-            )
+            .connect_with(config, address, &wanted.dns_name(cluster))
             .map_err(|source| ConnectError::Dial { address, source })?;
 
-        let ((name, lifetime), quic) = handshake::within_limit(address, async {
+        let (peer, quic) = handshake::within_limit(address, async {
             // An error here is told better by the handshake itself.
             match timeout(ANSWER_LIMIT, connecting.handshake_data()).await {
                 Ok(_) => {}
@@ -84,18 +81,16 @@ impl Dialer {
             let quic = connecting
                 .await
                 .map_err(|error| HandshakeError::from_quic(address, error))?;
-            let name = handshake::admit(&quic, expected, cluster)
+            let peer = handshake::admit(&quic, wanted, cluster)
                 .map_err(|error| handshake::refuse(&quic, error))?;
             quic.accept_uni()
                 .await
                 .map_err(|error| HandshakeError::from_quic(address, error))?;
-            Ok((name, quic))
+            Ok((peer, quic))
         })
         .await?;
-        let certificates = Certificates {
-            own: (self.identity.name().clone(), self.identity.lifetime()),
-            peer: (name.clone(), lifetime),
-        };
-        Ok((name, Connection::dialed(quic, endpoint, certificates)))
+        let name = peer.name.clone();
+        let connection = Connection::new(quic, Some(endpoint), &self.identity, peer);
+        Ok((name, connection))
     }
 }

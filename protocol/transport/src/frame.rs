@@ -178,7 +178,8 @@ impl Drop for FrameSender {
     }
 }
 
-fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, SendError> {
+/// A message as it stands in a stream: for whoever sends it together with the raw bytes after it.
+pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, SendError> {
     let mut frame = Vec::with_capacity(FRAME_BYTES_USUAL);
     append(&mut frame, message)?;
     Ok(frame)

@@ -14,7 +14,9 @@ use rustls::pki_types::CertificateDer;
 
 use crate::connection::CloseReason;
 use crate::excerpt::excerpt;
-use crate::identity::{CertificateNameError, PeerName, Role, read_lifetime, read_peer_name};
+use crate::identity::{
+    CertificateNameError, PeerName, Wanted, read_lifetime, read_node, read_peer_name,
+};
 use crate::settings::{HANDSHAKE_LIMIT, IDLE_TIMEOUT};
 
 /// Application error codes on a closed connection.
@@ -76,12 +78,12 @@ pub enum HandshakeError {
     },
     /// The other side is somebody else than wanted here.
     #[error(
-        "refusing {peer}: it is {presented}, and only {expected_role}s of cluster {expected_cluster} are wanted here"
+        "refusing {peer}: it is {presented}, and only {wanted} of cluster {expected_cluster} are wanted here"
     )]
     WrongPeer {
         peer: SocketAddr,
         presented: PeerName,
-        expected_role: Role,
+        wanted: Wanted,
         expected_cluster: ClusterId,
     },
     /// The other side took the certificate and then refused the peer; the text is its own.
@@ -188,13 +190,20 @@ fn judge(alert: AlertDescription) -> Judgement {
     })
 }
 
-/// Who the other side is, if it is one of those wanted here, and for how long its certificate says
-/// so.
+/// Who the other side is, as its certificate says.
+#[derive(Clone, Debug)]
+pub(crate) struct Admitted {
+    pub(crate) name: PeerName,
+    pub(crate) node: Option<u64>,
+    pub(crate) lifetime: Lifetime,
+}
+
+/// Who the other side is, if it is one of those wanted here.
 pub(crate) fn admit(
     connection: &quinn::Connection,
-    role: Role,
+    wanted: Wanted,
     cluster: &ClusterId,
-) -> Result<(PeerName, Lifetime), HandshakeError> {
+) -> Result<Admitted, HandshakeError> {
     let peer = connection.remote_address();
     let chain = connection
         .peer_identity()
@@ -208,16 +217,21 @@ pub(crate) fn admit(
     };
     let unnamed = |source| HandshakeError::PeerName { peer, source };
     let presented = read_peer_name(certificate).map_err(unnamed)?;
+    let node = read_node(certificate, &presented.cluster).map_err(unnamed)?;
     let lifetime = read_lifetime(certificate).map_err(unnamed)?;
-    if presented.role != role || presented.cluster != *cluster {
+    if !wanted.admits(presented.role) || presented.cluster != *cluster {
         return Err(HandshakeError::WrongPeer {
             peer,
             presented,
-            expected_role: role,
+            wanted,
             expected_cluster: cluster.clone(),
         });
     }
-    Ok((presented, lifetime))
+    Ok(Admitted {
+        name: presented,
+        node,
+        lifetime,
+    })
 }
 
 /// Tells the other side why it is not admitted, in words for it, and passes the error on.
@@ -225,11 +239,11 @@ pub(crate) fn refuse(connection: &quinn::Connection, error: HandshakeError) -> H
     let reason = match &error {
         HandshakeError::WrongPeer {
             presented,
-            expected_role,
+            wanted,
             expected_cluster,
             ..
         } => format!(
-            "you are {presented}, and only {expected_role}s of cluster {expected_cluster} are wanted here"
+            "you are {presented}, and only {wanted} of cluster {expected_cluster} are wanted here"
         ),
         HandshakeError::PeerName { source, .. } => source.to_string(),
         other => other.to_string(),

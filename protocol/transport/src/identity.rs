@@ -4,6 +4,10 @@
 //! name, read by the other side after the handshake. `<role>.<cluster>.matins` is what a dialer asks
 //! for when any peer of that role will do, so that the ordinary check of a server's name already
 //! refuses another cluster and another role. The names exist in no DNS.
+//!
+//! A control machine (coordinator or witness) is also a *node* of its group, by a number that no other
+//! machine is ever given. Its certificate states it as `node-<n>.<cluster>.matins`, beside
+//! `control.<cluster>.matins`, the name by which another control machine dials it.
 
 use std::fmt;
 use std::fs;
@@ -18,6 +22,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
+use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage};
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
@@ -32,12 +37,15 @@ pub const KEY_FILE: &str = "key.pem";
 const TOP: &str = "matins";
 
 /// What a peer may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Dials coordinators and runs what they grant.
     Agent,
-    /// Listens for agents.
+    /// Listens for agents, and for the other control machines.
     Coordinator,
+    /// Listens for the other control machines only.
+    Witness,
 }
 
 impl Role {
@@ -45,7 +53,66 @@ impl Role {
         match self {
             Role::Agent => "agent",
             Role::Coordinator => "coordinator",
+            Role::Witness => "witness",
         }
+    }
+}
+
+impl FromStr for Role {
+    type Err = RoleError;
+
+    fn from_str(text: &str) -> Result<Role, RoleError> {
+        [Role::Agent, Role::Coordinator, Role::Witness]
+            .into_iter()
+            .find(|role| role.as_str() == text)
+            .ok_or_else(|| RoleError(text.to_owned()))
+    }
+}
+
+/// Text that names no role.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`{0}` is no role: there are agent, coordinator and witness")]
+pub struct RoleError(String);
+
+/// Whom a listener lets in, and whom a dialer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Only(Role),
+    /// Coordinators and witnesses: the members of the control group.
+    Control,
+}
+
+impl Wanted {
+    pub(crate) fn admits(self, role: Role) -> bool {
+        match self {
+            Wanted::Only(only) => role == only,
+            Wanted::Control => matches!(role, Role::Coordinator | Role::Witness),
+        }
+    }
+
+    /// The name that each of them answers to.
+    pub(crate) fn dns_name(self, cluster: &ClusterId) -> String {
+        match self {
+            Wanted::Only(role) => role_dns_name(role, cluster),
+            Wanted::Control => control_dns_name(cluster),
+        }
+    }
+}
+
+impl From<Role> for Wanted {
+    fn from(role: Role) -> Wanted {
+        Wanted::Only(role)
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wanted::Only(Role::Agent) => "agents",
+            Wanted::Only(Role::Coordinator) => "coordinators",
+            Wanted::Only(Role::Witness) => "witnesses",
+            Wanted::Control => "coordinators and witnesses",
+        })
     }
 }
 
@@ -76,7 +143,9 @@ impl fmt::Display for PeerName {
 
 /// Text that is not the name of a peer.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is not a peer's name: expected `<name>.<agent or coordinator>.<cluster>.matins`")]
+#[error(
+    "`{0}` is not a peer's name: expected `<name>.<agent, coordinator or witness>.<cluster>.matins`"
+)]
 pub struct PeerNameError(String);
 
 impl FromStr for PeerName {
@@ -90,11 +159,7 @@ impl FromStr for PeerName {
         };
         Ok(PeerName {
             cluster: cluster.parse().map_err(|_| refused())?,
-            role: match role {
-                "agent" => Role::Agent,
-                "coordinator" => Role::Coordinator,
-                _ => return Err(refused()),
-            },
+            role: role.parse().map_err(|_| refused())?,
             name: name.parse().map_err(|_| refused())?,
         })
     }
@@ -103,6 +168,16 @@ impl FromStr for PeerName {
 /// The name that any peer of a role answers to.
 pub(crate) fn role_dns_name(role: Role, cluster: &ClusterId) -> String {
     format!("{role}.{cluster}.{TOP}")
+}
+
+/// The name that any control machine answers to.
+pub(crate) fn control_dns_name(cluster: &ClusterId) -> String {
+    format!("control.{cluster}.{TOP}")
+}
+
+/// The name of one node of the control group.
+pub(crate) fn node_dns_name(node: u64, cluster: &ClusterId) -> String {
+    format!("node-{node}.{cluster}.{TOP}")
 }
 
 /// The name that a cluster's authority carries, and below which it may sign.
@@ -126,6 +201,29 @@ pub(crate) fn read_peer_name(
     one_name(certificate, "<name>.<role>.<cluster>.matins", |name| {
         name.parse().ok()
     })
+}
+
+/// The number of a control machine in its cluster, where its certificate states one.
+pub(crate) fn read_node(
+    certificate: &CertificateDer<'_>,
+    cluster: &ClusterId,
+) -> Result<Option<u64>, CertificateNameError> {
+    let below = format!(".{}", cluster_dns_name(cluster));
+    let node = |name: &str| -> Option<u64> {
+        let label = name.strip_suffix(&below)?.strip_prefix("node-")?;
+        label.parse().ok()
+    };
+    let certificate =
+        EndEntityCert::try_from(certificate).map_err(CertificateNameError::Unreadable)?;
+    let present: Vec<&str> = certificate.valid_dns_names().collect();
+    let mut nodes = present.iter().filter_map(|name| node(name));
+    match (nodes.next(), nodes.next()) {
+        (node, None) => Ok(node),
+        (_, Some(_)) => Err(CertificateNameError::NotOne {
+            expected: "node-<n>.<cluster>.matins",
+            present: present.join(", "),
+        }),
+    }
 }
 
 /// When a certificate is good. Whether it is now is checked elsewhere.
@@ -186,6 +284,7 @@ pub struct Identity {
 
 struct Inner {
     name: PeerName,
+    node: Option<u64>,
     lifetime: Lifetime,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -215,6 +314,10 @@ impl Identity {
             path: certificate_path.clone(),
             source,
         })?;
+        let node = read_node(&chain[0], &name.cluster).map_err(|source| IdentityError::Name {
+            path: certificate_path.clone(),
+            source,
+        })?;
         let lifetime = read_lifetime(&chain[0]).map_err(|source| IdentityError::Name {
             path: certificate_path.clone(),
             source,
@@ -240,6 +343,7 @@ impl Identity {
         Ok(Identity {
             inner: Arc::new(Inner {
                 name,
+                node,
                 lifetime,
                 chain,
                 key,
@@ -251,6 +355,11 @@ impl Identity {
     /// The name in the certificate.
     pub fn name(&self) -> &PeerName {
         &self.inner.name
+    }
+
+    /// The number of this machine in its control group, where the certificate states one.
+    pub fn node(&self) -> Option<u64> {
+        self.inner.node
     }
 
     /// When the certificate is good.
@@ -409,7 +518,7 @@ mod tests {
             "",
             "matins",
             "coordinator.prod.matins",
-            "a.witness.prod.matins",
+            "a.watchman.prod.matins",
             "a.agent.prod.example",
             "a.agent.prod.matins.",
             "a.b.agent.prod.matins",

@@ -9,28 +9,27 @@ use ring::hmac;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::connection::Connection;
-use crate::expiry::Certificates;
 use crate::handshake::{self, CLOSED, HandshakeError};
-use crate::identity::{Identity, PeerName, Role};
+use crate::identity::{Identity, PeerName, Role, Wanted};
 use crate::settings::{self, End, SOCKET_BUFFER_BYTES};
 use crate::tls::{self, TlsError};
 
-/// A UDP socket where peers of one role are let in.
+/// A UDP socket where peers of certain roles are let in.
 #[derive(Debug)]
 pub struct Listener {
     endpoint: Endpoint,
     address: SocketAddr,
     identity: Identity,
-    admitted: Role,
+    admitted: Wanted,
 }
 
 /// A socket that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error(
-        "{name} cannot listen: peers dial coordinators only, so give this process a coordinator's certificate"
+        "{name} cannot listen: agents dial coordinators, and coordinators and witnesses dial each other, so give this process the certificate of one of those"
     )]
-    NotCoordinator { name: PeerName },
+    NotControl { name: PeerName },
     #[error("preparing TLS for {address}")]
     Tls {
         address: SocketAddr,
@@ -46,32 +45,32 @@ pub enum ListenError {
 impl Listener {
     /// Binds the socket and begins to answer. Needs a tokio runtime around it (panics without).
     ///
-    /// Peers of the identity's own cluster and of the role `admitted` are let in; everybody else
+    /// Peers of the identity's own cluster who are among the `admitted` are let in; everybody else
     /// is refused during the handshake.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
-        admitted: Role,
+        admitted: impl Into<Wanted>,
     ) -> Result<Listener, ListenError> {
-        if identity.name().role != Role::Coordinator {
-            return Err(ListenError::NotCoordinator {
+        if identity.name().role == Role::Agent {
+            return Err(ListenError::NotControl {
                 name: identity.name().clone(),
             });
         }
-        Listener::bind_as_is(address, identity, admitted)
+        Listener::bind_as_is(address, identity, admitted.into())
     }
 
     /// Binds with any certificate, a wrong one included.
     pub(crate) fn bind_as_is(
         address: SocketAddr,
         identity: &Identity,
-        admitted: Role,
+        admitted: Wanted,
     ) -> Result<Listener, ListenError> {
         let crypto =
             tls::server(identity).map_err(|source| ListenError::Tls { address, source })?;
         let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
         config
-            .transport_config(settings::transport(End::Listener))
+            .transport_config(settings::transport(End::Listener, admitted))
             .max_incoming(settings::INCOMING_MAX)
             .incoming_buffer_size(settings::INCOMING_BYTES)
             .incoming_buffer_size_total(settings::INCOMING_BYTES_TOTAL);
@@ -122,7 +121,7 @@ impl Listener {
 pub struct Incoming {
     incoming: quinn::Incoming,
     identity: Identity,
-    admitted: Role,
+    admitted: Wanted,
 }
 
 impl Incoming {
@@ -139,9 +138,8 @@ impl Incoming {
                 .incoming
                 .await
                 .map_err(|error| HandshakeError::from_quic(peer, error))?;
-            let (name, lifetime) =
-                handshake::admit(&quic, self.admitted, &self.identity.name().cluster)
-                    .map_err(|error| handshake::refuse(&quic, error))?;
+            let admitted = handshake::admit(&quic, self.admitted, &self.identity.name().cluster)
+                .map_err(|error| handshake::refuse(&quic, error))?;
             let mut welcome = quic
                 .open_uni()
                 .await
@@ -149,11 +147,8 @@ impl Incoming {
             welcome
                 .finish()
                 .expect("a stream just opened is not closed yet");
-            let certificates = Certificates {
-                own: (self.identity.name().clone(), self.identity.lifetime()),
-                peer: (name.clone(), lifetime),
-            };
-            Ok((name, Connection::accepted(quic, certificates)))
+            let name = admitted.name.clone();
+            Ok((name, Connection::new(quic, None, &self.identity, admitted)))
         })
         .await
     }

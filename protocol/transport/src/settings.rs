@@ -14,16 +14,29 @@
 //! every stream's window together and one more. So with all bulk streams full and nobody reading
 //! them, control has still its own.
 
+//!
+//! **Control machines trust each other with more.** There are a handful of them, what travels between
+//! them is the log and whole snapshots, and a lost network must be noticed sooner. The rest holds for
+//! them too: what they have to tell each other about who leads is on the control stream.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{IdleTimeout, TransportConfig, VarInt};
+
+use crate::identity::Wanted;
 
 /// The dialer sends at least this often.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// A connection without a word from the other side for this long is lost.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// [`KEEP_ALIVE`] between control machines.
+pub const CONTROL_KEEP_ALIVE: Duration = Duration::from_secs(1);
+
+/// [`IDLE_TIMEOUT`] between control machines.
+pub const CONTROL_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest time for a handshake, the other side's welcome included.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -57,6 +70,19 @@ pub const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 pub const CONNECTION_WINDOW_BYTES: u32 =
     STREAM_WINDOW_BYTES * (1 + BULK_STREAMS_TO_DIALER_MAX + BULK_STREAMS_TO_LISTENER_MAX + 1);
 
+/// Bulk streams that one control machine may have open at a time on a connection to another: the log
+/// and a snapshot, and each once more while the one before is being given up.
+pub const CONTROL_BULK_STREAMS_MAX: u32 = 6;
+
+/// [`STREAM_WINDOW_BYTES`] between control machines: what a line of 1 Gbit/s with a round trip of 30
+/// ms holds.
+pub const CONTROL_STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+
+/// [`CONNECTION_WINDOW_BYTES`] between control machines, by the same sum; the welcome's place
+/// included. The answers on the other side's streams are small, and no streams are opened that way.
+pub const CONTROL_CONNECTION_WINDOW_BYTES: u32 =
+    CONTROL_STREAM_WINDOW_BYTES * (1 + CONTROL_BULK_STREAMS_MAX + 1);
+
 /// Asked for as the listener's socket buffers, each way. The kernel grants at most
 /// `net.core.rmem_max` and `net.core.wmem_max`. With its default of 208 KiB a fleet that
 /// reconnects at once loses most of its handshake packets and takes ten times as long.
@@ -75,6 +101,7 @@ pub(crate) const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(crate) const CONTROL_PRIORITY: i32 = 1;
 pub(crate) const BULK_PRIORITY: i32 = 0;
+pub(crate) const BACKGROUND_PRIORITY: i32 = -1;
 
 /// Which end of a connection is being set up.
 #[derive(Clone, Copy)]
@@ -83,11 +110,15 @@ pub(crate) enum End {
     Listener,
 }
 
-pub(crate) fn transport(end: End) -> Arc<TransportConfig> {
-    let idle = IdleTimeout::try_from(IDLE_TIMEOUT).expect("ten seconds fit QUIC's 62 bits of ms");
+pub(crate) fn transport(end: End, wanted: Wanted) -> Arc<TransportConfig> {
+    let bounds = match wanted {
+        Wanted::Only(_) => AGENTS,
+        Wanted::Control => CONTROL,
+    };
+    let idle = IdleTimeout::try_from(bounds.idle).expect("some seconds fit QUIC's 62 bits of ms");
     let (keep_alive, bidirectional, welcomes) = match end {
-        End::Dialer => (Some(KEEP_ALIVE), BULK_STREAMS_TO_DIALER_MAX, 1),
-        End::Listener => (None, BULK_STREAMS_TO_LISTENER_MAX + 1, 0),
+        End::Dialer => (Some(bounds.keep_alive), bounds.to_dialer, 1),
+        End::Listener => (None, bounds.to_listener + 1, 0),
     };
     let mut config = TransportConfig::default();
     config
@@ -96,9 +127,38 @@ pub(crate) fn transport(end: End) -> Arc<TransportConfig> {
         .initial_rtt(ROUND_TRIP_GUESS)
         .max_concurrent_bidi_streams(VarInt::from_u32(bidirectional))
         .max_concurrent_uni_streams(VarInt::from_u32(welcomes))
-        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))
-        .receive_window(VarInt::from_u32(CONNECTION_WINDOW_BYTES))
-        .send_window(u64::from(CONNECTION_WINDOW_BYTES))
+        .stream_receive_window(VarInt::from_u32(bounds.stream_window))
+        .receive_window(VarInt::from_u32(bounds.connection_window))
+        .send_window(u64::from(bounds.connection_window))
         .datagram_receive_buffer_size(None);
     Arc::new(config)
 }
+
+/// What one kind of peers may use of the other side.
+struct Bounds {
+    keep_alive: Duration,
+    idle: Duration,
+    /// Bulk streams that the other side may have open, by which end it is.
+    to_dialer: u32,
+    to_listener: u32,
+    stream_window: u32,
+    connection_window: u32,
+}
+
+const AGENTS: Bounds = Bounds {
+    keep_alive: KEEP_ALIVE,
+    idle: IDLE_TIMEOUT,
+    to_dialer: BULK_STREAMS_TO_DIALER_MAX,
+    to_listener: BULK_STREAMS_TO_LISTENER_MAX,
+    stream_window: STREAM_WINDOW_BYTES,
+    connection_window: CONNECTION_WINDOW_BYTES,
+};
+
+const CONTROL: Bounds = Bounds {
+    keep_alive: CONTROL_KEEP_ALIVE,
+    idle: CONTROL_IDLE_TIMEOUT,
+    to_dialer: 0,
+    to_listener: CONTROL_BULK_STREAMS_MAX,
+    stream_window: CONTROL_STREAM_WINDOW_BYTES,
+    connection_window: CONTROL_CONNECTION_WINDOW_BYTES,
+};

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use protocol::api::Agent;
 use protocol::{DurationMs, Rules};
 use transport::Role;
-use transport::ca::{self, CA_LIFETIME, Validity};
+use transport::ca::{self, CA_LIFETIME, Subject, Validity};
 
 use super::cost;
 use crate::client::{API_FILE, Client};
@@ -112,10 +112,12 @@ impl Site {
             .map_err(|error| of_ca("making an authority".to_owned(), &error))?;
         let coordinator = COORDINATOR.parse().expect("`coordinator` is a name");
         let out = self.identity(COORDINATOR);
-        issue(&authority, Role::Coordinator, &coordinator, &out)?;
+        let coordinator = Subject::new(Role::Coordinator, &coordinator);
+        issue(&authority, &coordinator, &out)?;
         for host in (1..=agents).map(host) {
             let name = host.parse().expect("`host-` and a number is a name");
-            issue(&authority, Role::Agent, &name, &self.identity(&host))?;
+            let subject = Subject::new(Role::Agent, &name);
+            issue(&authority, &subject, &self.identity(&host))?;
         }
         Ok(())
     }

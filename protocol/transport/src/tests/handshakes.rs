@@ -10,10 +10,10 @@ use quinn::crypto::rustls::QuicClientConfig;
 use tokio::sync::oneshot;
 
 use super::pair::{Authority, Pair, bounded, loopback, meet, now, said, valid_from};
-use crate::ca::{self, CERTIFICATE_LIFETIME};
+use crate::ca::{self, CERTIFICATE_LIFETIME, Subject};
 use crate::settings::{self, End};
 use crate::tls;
-use crate::{CloseReason, Connection, Dialer, Identity, ListenError, Listener, Role};
+use crate::{CloseReason, Connection, Dialer, Identity, ListenError, Listener, Role, Wanted};
 
 #[tokio::test]
 async fn both_sides_learn_the_others_name() {
@@ -38,9 +38,9 @@ async fn both_sides_learn_the_others_name() {
 struct Refusal {
     case: &'static str,
     listener: Identity,
-    admitted: Role,
+    admitted: Wanted,
     dialer: Identity,
-    expected: Role,
+    expected: Wanted,
     dialer_says: &'static str,
     listener_says: &'static str,
 }
@@ -74,9 +74,9 @@ async fn another_authority_is_refused() {
     check_refusal(Refusal {
         case: "a coordinator of another authority",
         listener: theirs.issue(Role::Coordinator, "control-1"),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: ours.issue(Role::Agent, "host-1"),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "its certificate is not signed by an authority",
         listener_says: "this side's certificate is not signed by an authority",
     })
@@ -93,9 +93,9 @@ async fn an_agent_of_another_authority_is_refused() {
     check_refusal(Refusal {
         case: "an agent of another authority",
         listener: coordinator,
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: Identity::load(&theirs.files("host-1")).unwrap(),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "this side's certificate is not signed by an authority",
         listener_says: "its certificate is not signed by an authority",
     })
@@ -114,11 +114,50 @@ async fn another_cluster_is_refused_even_when_its_authority_is_trusted() {
     check_refusal(Refusal {
         case: "a coordinator of another cluster",
         listener: Identity::load(&theirs.files("control-1")).unwrap(),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: Identity::load(&ours.files("host-1")).unwrap(),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "its certificate is for another cluster or another role (invalid peer certificate: certificate not valid for name \"coordinator.prod.matins\"",
         listener_says: "this side's certificate is for another cluster or another role",
+    })
+    .await;
+}
+
+/// Control machines dial each other by a name of their own, and learn each other's number.
+#[tokio::test]
+async fn control_machines_meet_and_nobody_else_is_let_in() {
+    let authority = Authority::new("prod");
+    let coordinator = authority.issue_node(Role::Coordinator, "c1", 1);
+    let witness = authority.issue_node(Role::Witness, "w1", 3);
+    let listener = Listener::bind(loopback(), &coordinator, Wanted::Control).unwrap();
+    let dialer = Dialer::new(&witness).unwrap();
+    let (dialed, accepted) = meet(&listener, &dialer, Wanted::Control).await;
+    let ((sees, dialed), (seen, accepted)) = (dialed.unwrap(), accepted.unwrap());
+    assert_eq!(sees.to_string(), "c1.coordinator.prod.matins");
+    assert_eq!(seen.to_string(), "w1.witness.prod.matins");
+    assert_eq!(
+        (dialed.peer_node(), accepted.peer_node()),
+        (Some(1), Some(3))
+    );
+
+    check_refusal(Refusal {
+        case: "an agent on the control machines' port",
+        listener: coordinator,
+        admitted: Wanted::Control,
+        dialer: authority.issue(Role::Agent, "host-1"),
+        expected: Wanted::Control,
+        dialer_says: "you are host-1.agent.prod.matins, and only coordinators and witnesses of cluster prod are wanted here",
+        listener_says: "it is host-1.agent.prod.matins, and only coordinators and witnesses of",
+    })
+    .await;
+    check_refusal(Refusal {
+        case: "an agent that listens where a control machine should",
+        listener: authority.issue(Role::Agent, "host-2"),
+        admitted: Wanted::Control,
+        dialer: witness,
+        expected: Wanted::Control,
+        dialer_says: "its certificate was issued for another role",
+        listener_says: "this side's certificate was issued for another role",
     })
     .await;
 }
@@ -156,9 +195,9 @@ async fn an_agent_cannot_pass_for_a_coordinator() {
     check_refusal(Refusal {
         case: "an agent that listens",
         listener: authority.issue(Role::Agent, "host-2"),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: authority.issue(Role::Agent, "host-1"),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "its certificate was issued for another role (invalid peer certificate: certificate does not allow extended key usage for server authentication",
         listener_says: "this side's certificate was issued for another role",
     })
@@ -171,9 +210,9 @@ async fn a_peer_of_another_role_is_told_who_is_wanted() {
     check_refusal(Refusal {
         case: "a coordinator on the agents' port",
         listener: authority.issue(Role::Coordinator, "control-1"),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: authority.issue(Role::Coordinator, "control-2"),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "you are control-2.coordinator.prod.matins, and only agents of cluster prod are wanted here",
         listener_says: "it is control-2.coordinator.prod.matins, and only agents of cluster prod are wanted here",
     })
@@ -187,9 +226,9 @@ async fn a_certificate_of_the_future_is_refused_on_either_side() {
     check_refusal(Refusal {
         case: "an agent from the future",
         listener: authority.issue(Role::Coordinator, "control-1"),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: authority.issue_at(Role::Agent, "host-1", tomorrow),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "this side's certificate is expired or not valid yet",
         listener_says: "look at the clocks of both machines",
     })
@@ -197,9 +236,9 @@ async fn a_certificate_of_the_future_is_refused_on_either_side() {
     check_refusal(Refusal {
         case: "a coordinator from the future",
         listener: authority.issue_at(Role::Coordinator, "control-2", tomorrow),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: authority.issue(Role::Agent, "host-2"),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "its certificate is expired or not valid yet",
         listener_says: "this side's certificate is expired or not valid yet",
     })
@@ -252,9 +291,9 @@ async fn an_expired_certificate_is_refused_on_either_side() {
     check_refusal(Refusal {
         case: "an expired agent",
         listener: authority.issue(Role::Coordinator, "control-1"),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: authority.issue_expired(Role::Agent, "host-1"),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "this side's certificate is expired or not valid yet",
         listener_says: "its certificate is expired or not valid yet: issue it again",
     })
@@ -262,9 +301,9 @@ async fn an_expired_certificate_is_refused_on_either_side() {
     check_refusal(Refusal {
         case: "an expired coordinator",
         listener: authority.issue_expired(Role::Coordinator, "control-2"),
-        admitted: Role::Agent,
+        admitted: Role::Agent.into(),
         dialer: authority.issue(Role::Agent, "host-2"),
-        expected: Role::Coordinator,
+        expected: Role::Coordinator.into(),
         dialer_says: "its certificate is expired or not valid yet: issue it again",
         listener_says: "this side's certificate is expired or not valid yet",
     })
@@ -326,7 +365,7 @@ async fn an_agents_certificate_does_not_listen() {
     let authority = Authority::new("prod");
     let identity = authority.issue(Role::Agent, "host-1");
     let error = Listener::bind(loopback(), &identity, Role::Agent).unwrap_err();
-    assert!(matches!(error, ListenError::NotCoordinator { .. }));
+    assert!(matches!(error, ListenError::NotControl { .. }));
 }
 
 #[tokio::test]
@@ -461,7 +500,7 @@ async fn raw_meet(
     crypto: QuicClientConfig,
 ) -> (quinn::ConnectionError, super::pair::Accepted) {
     let mut config = quinn::ClientConfig::new(Arc::new(crypto));
-    config.transport_config(settings::transport(End::Dialer));
+    config.transport_config(settings::transport(End::Dialer, Role::Coordinator.into()));
     let endpoint = quinn::Endpoint::client(loopback()).unwrap();
     let connecting = endpoint
         .connect_with(config, listener.local_addr(), "coordinator.prod.matins")
@@ -499,8 +538,7 @@ async fn an_authority_speaks_for_its_own_cluster_alone() {
     let out = authority.files("forged");
     ca::issue(
         &authority.ca(),
-        Role::Agent,
-        &"host-1".parse().unwrap(),
+        &Subject::new(Role::Agent, &"host-1".parse().unwrap()),
         &out,
         valid_from(now()),
     )

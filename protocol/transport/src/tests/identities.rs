@@ -7,7 +7,7 @@ use std::path::Path;
 use protocol::{DurationMs, WallMs};
 
 use super::pair::{Authority, now, said, valid_from};
-use crate::ca::{self, CaError, Validity};
+use crate::ca::{self, CaError, Subject, Validity};
 use crate::{Identity, IdentityError, Role};
 
 fn mode(path: &Path) -> u32 {
@@ -117,8 +117,7 @@ fn a_key_of_another_authority_signs_nothing() {
     let out = authority.files("host-1");
     let error = ca::issue(
         &authority.ca(),
-        Role::Agent,
-        &"host-1".parse().unwrap(),
+        &Subject::new(Role::Agent, &"host-1".parse().unwrap()),
         &out,
         valid_from(now()),
     )
@@ -190,5 +189,29 @@ fn files_that_do_not_belong_together_are_refused() {
         spoil(&authority.files("host-1"), &other.files("host-1"));
         let error: IdentityError = Identity::load(&authority.files("host-1")).unwrap_err();
         assert!(said(&error).contains(expected), "{case}: {}", said(&error));
+    }
+}
+
+#[test]
+fn a_control_machine_knows_its_number() {
+    let authority = Authority::new("prod");
+    let issue = |subject: Subject, files: &str| {
+        let out = authority.files(files);
+        ca::issue(&authority.ca(), &subject, &out, valid_from(now())).unwrap();
+        Identity::load(&out).unwrap().node()
+    };
+    let name = "c1".parse().unwrap();
+    for (role, given, expected) in [
+        (Role::Coordinator, None, Some(1)),
+        (Role::Coordinator, Some(7), Some(7)),
+        (Role::Witness, Some(3), Some(3)),
+        (Role::Agent, None, None),
+    ] {
+        let subject = Subject::new(role, &name);
+        let subject = match given {
+            Some(node) => subject.node(node),
+            None => subject,
+        };
+        assert_eq!(issue(subject, role.as_str()), expected, "{role} {given:?}");
     }
 }

@@ -8,8 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use protocol::{ClusterId, DurationMs, WallMs};
 use tempfile::TempDir;
 
-use crate::ca::{self, CERTIFICATE_LIFETIME, Validity};
-use crate::{ConnectError, Connection, Dialer, HandshakeError, Identity, Listener, PeerName, Role};
+use crate::ca::{self, CERTIFICATE_LIFETIME, Subject, Validity};
+use crate::{
+    ConnectError, Connection, Dialer, HandshakeError, Identity, Listener, PeerName, Role, Wanted,
+};
 
 pub(super) const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -59,12 +61,18 @@ impl Authority {
         let out = self.files(name);
         ca::issue(
             &self.ca(),
-            role,
-            &name.parse().unwrap(),
+            &Subject::new(role, &name.parse().unwrap()),
             &out,
             valid_from(now),
         )
         .unwrap();
+        Identity::load(&out).unwrap()
+    }
+
+    pub(super) fn issue_node(&self, role: Role, name: &str, node: u64) -> Identity {
+        let out = self.files(name);
+        let subject = Subject::new(role, &name.parse().unwrap()).node(node);
+        ca::issue(&self.ca(), &subject, &out, valid_from(now())).unwrap();
         Identity::load(&out).unwrap()
     }
 
@@ -121,10 +129,10 @@ pub(super) type Accepted = Result<(PeerName, Connection), HandshakeError>;
 pub(super) async fn meet(
     listener: &Listener,
     dialer: &Dialer,
-    expected: Role,
+    wanted: impl Into<Wanted>,
 ) -> (Dialed, Accepted) {
     bounded(async {
-        tokio::join!(dialer.connect(listener.local_addr(), expected), async {
+        tokio::join!(dialer.connect(listener.local_addr(), wanted), async {
             listener.accept().await.unwrap().handshake().await
         })
     })
