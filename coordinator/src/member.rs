@@ -40,7 +40,7 @@ impl Proposer {
 impl Member {
     pub(crate) async fn start(options: GroupOptions) -> Result<Member, CoordinatorError> {
         let runtime = runtime::Builder::new_current_thread()
-            .enable_time()
+            .enable_all()
             .build()
             .map_err(|source| CoordinatorError::Thread { name: NAME, source })?;
         let handle = runtime.handle().clone();

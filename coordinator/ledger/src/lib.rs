@@ -47,7 +47,7 @@ mod testing;
 pub mod wal;
 mod working_set;
 
-pub use command::{Command, Proposal};
+pub use command::{COMMANDS_VERSION, Command, Proposal};
 pub use lease_times::LeaseTimes;
 pub use outcome::{Change, Done, Outcome, Owed, PutKind, Refusal};
 pub use pages::{AlertFilter, AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};

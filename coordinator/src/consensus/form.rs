@@ -8,10 +8,11 @@
 //! entry    1 'n'                nothing: a leader begins
 //!          1 'b' JSON           a batch: array of proposals
 //!          1 'm' JSON           members, as below
-//! members  1 JSON               {"voters":[[1,2,3]],"nodes":{"1":{"store":"<32 hex>"},...}}
+//! members  1 JSON               {"voters":[[1,2,3]],"nodes":{"1":{"store":"<32 hex>","name":...},...}}
 //! ```
 //!
-//! Two sets of voters stand there while a change of members is under way.
+//! What a member says of itself beside its store may get more fields, and lack some: the form stays
+//! the same by that. Two sets of voters stand there while a change of members is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use ledger::Proposal;
 use openraft::entry::EntryPayload;
 use serde::{Deserialize, Serialize};
 
-use super::types::{Batch, Member, Members, Payload, StoreId};
+use super::types::{Batch, Facts, Member, Members, Payload, StoreId};
 
 const FORM: u8 = 1;
 const NOTHING: u8 = b'n';
@@ -54,6 +55,8 @@ struct WrittenMembers {
 #[derive(Serialize, Deserialize)]
 struct WrittenMember {
     store: String,
+    #[serde(flatten)]
+    facts: Facts,
 }
 
 pub(super) fn write_payload(payload: &Payload) -> Vec<u8> {
@@ -111,8 +114,11 @@ fn write_members_json(members: &Members, bytes: &mut Vec<u8>) {
         nodes: members
             .nodes()
             .map(|(node, member)| {
-                let store = member.store.to_string();
-                (*node, WrittenMember { store })
+                let written = WrittenMember {
+                    store: member.store.to_string(),
+                    facts: member.facts.clone(),
+                };
+                (*node, written)
             })
             .collect(),
     };
@@ -122,11 +128,11 @@ fn write_members_json(members: &Members, bytes: &mut Vec<u8>) {
 fn read_members_json(json: &[u8]) -> Result<Members, FormError> {
     let written: WrittenMembers = serde_json::from_slice(json)?;
     let mut nodes = BTreeMap::new();
-    for (node, WrittenMember { store }) in written.nodes {
+    for (node, WrittenMember { store, facts }) in written.nodes {
         let store: StoreId = store
             .parse()
             .map_err(|_| FormError::Store { node, store })?;
-        nodes.insert(node, Member { store });
+        nodes.insert(node, Member { store, facts });
     }
     Members::new(written.voters, nodes).map_err(|_| FormError::Voters)
 }
@@ -136,14 +142,23 @@ mod tests {
     use ledger::Command;
     use ledger::command::EndSession;
     use protocol::{Epoch, SessionId, WallMs};
+    use transport::Role;
 
     use super::*;
 
     fn members() -> Members {
         let nodes: BTreeMap<u64, Member> = (1..=4)
             .map(|node| {
+                let facts = Facts {
+                    name: format!("c{node}"),
+                    role: Role::Witness,
+                    peers: format!("c{node}.example:7410"),
+                    agents: format!("c{node}.example:7411"),
+                    api: format!("https://c{node}.example:7412"),
+                    speaks: 7,
+                };
                 let store = StoreId::draw().unwrap();
-                (node, Member { store })
+                (node, Member { store, facts })
             })
             .collect();
         let voters = [[1, 2].into(), [1, 2, 3].into()];
@@ -180,10 +195,15 @@ mod tests {
     /// What is on the disks of others; a change of it needs another first byte.
     #[test]
     fn the_form_stays_what_it_is() {
-        let text = "1{\"voters\":[[1]],\"nodes\":{\"1\":{\"store\":\"000000000000000000000000000000ff\"}}}";
-        let mut bytes = text.as_bytes().to_vec();
-        bytes[0] = 1;
-        assert_eq!(write_members(&read_members(&bytes).unwrap()), bytes);
+        let store = "\"store\":\"000000000000000000000000000000ff\"";
+        let bare = format!("\u{1}{{\"voters\":[[1]],\"nodes\":{{\"1\":{{{store}}}}}}}");
+        let known = "\"name\":\"\",\"role\":\"coordinator\",\"peers\":\"\",\"agents\":\"\",\"api\":\"\",\"speaks\":1";
+        let whole = bare.replace(store, &format!("{store},{known}"));
+        let more = bare.replace(store, &format!("{store},\"tomorrow\":[1]"));
+        for written in [&bare, &whole, &more] {
+            let members = read_members(written.as_bytes()).unwrap();
+            assert_eq!(write_members(&members), whole.as_bytes(), "{written}");
+        }
         let text =
             "1b[{\"epoch\":7,\"at\":-1,\"command\":{\"type\":\"end_session\",\"session\":3}}]";
         let mut bytes = text.as_bytes().to_vec();

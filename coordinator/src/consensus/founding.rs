@@ -100,7 +100,7 @@ pub(super) fn settle(
         (Some(_), false, _) => {}
         (None, true, _) if options.begin == Begin::Alone => {
             begin_log(log, node)?;
-            begin_ledger(store, node, own)?;
+            begin_ledger(store, options, own)?;
             alone = true;
         }
         // A snapshot will be put in the ledger's place, also of what was there before the log.
@@ -108,7 +108,7 @@ pub(super) fn settle(
         // The power went before the beginning was synced in the ledger too. Nothing has been purged
         // since, so that everything after it is still in the log.
         (None, false, Some(purged)) if purged == beginning(node) => {
-            begin_ledger(store, node, own)?;
+            begin_ledger(store, options, own)?;
             alone = true;
         }
         (None, false, Some(purged)) => {
@@ -131,12 +131,16 @@ fn begin_log(log: &mut LogFile, node: u64) -> Result<(), LogError> {
     write.commit()
 }
 
-fn begin_ledger(store: &mut Store, node: u64, own: StoreId) -> Result<(), GroupError> {
-    let nodes = BTreeMap::from([(node, Member { store: own })]);
+fn begin_ledger(store: &mut Store, options: &GroupOptions, own: StoreId) -> Result<(), GroupError> {
+    let member = Member {
+        store: own,
+        facts: options.own.clone(),
+    };
+    let nodes = BTreeMap::from([(options.node, member)]);
     let members =
-        Members::new(vec![[node].into()], nodes).expect("the only voter is the only node");
+        Members::new(vec![[options.node].into()], nodes).expect("the only voter is the only node");
     store.apply(Entry {
-        at: beginning(node),
+        at: beginning(options.node),
         batch: &[],
         members: Some(&form::write_members(&members)),
     })?;

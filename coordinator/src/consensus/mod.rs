@@ -23,8 +23,7 @@
 //! yet; only a quorum confirmed after the moment in question, and the epoch that the ledger hands
 //! out, are safe to act on.
 //!
-//! The coordinator is a group of one so far: for more there is no network yet, and nobody calls what
-//! changes the members or hands the lead over.
+//! `network` is how the members speak to each other.
 
 mod checkpoints;
 mod form;
@@ -61,7 +60,7 @@ use tokio::time::timeout;
 
 use checkpoints::Checkpoints;
 use log_store::LogStore;
-use network::NoPeers;
+use network::Network;
 use retention::{Plan, Retention, Standing};
 use snapshots::{SnapshotFile, Snapshots};
 use state::{State, StateThread, Whole};
@@ -69,8 +68,11 @@ use types::{Batch, Types};
 
 pub use form::FormError;
 pub use founding::{Begin, FoundingError};
+pub use network::{
+    Candidate, MeetError, NetworkError, Peer, PeerClock, PeersAt, Refusal, Stranger,
+};
 pub use snapshots::KeepError;
-pub use types::{Member, StoreId, StoreIdError};
+pub use types::{Facts, Member, StoreId, StoreIdError};
 
 /// Entries sent to another member in one message; each may hold thousands of commands.
 const ENTRIES_A_MESSAGE: u64 = 16;
@@ -112,6 +114,10 @@ pub struct GroupOptions {
     pub reserve: PathBuf,
     pub begin: Begin,
     pub timers: Timers,
+    /// What this node says of itself.
+    pub own: Facts,
+    /// Where it speaks to the others; without, it can only be alone.
+    pub peers: Option<PeersAt>,
 }
 
 impl GroupOptions {
@@ -125,6 +131,11 @@ impl GroupOptions {
             reserve: directory.join("reserve"),
             begin,
             timers: Timers::default(),
+            own: Facts {
+                speaks: ledger::COMMANDS_VERSION,
+                ..Facts::default()
+            },
+            peers: None,
         }
     }
 }
@@ -144,6 +155,8 @@ pub enum GroupError {
     Snapshots(#[from] KeepError),
     #[error(transparent)]
     Checkpoints(#[from] CheckpointError),
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("the timers of the group do not fit together: {what}")]
     Timers { what: String },
     #[error("starting the thread `{name}`")]
@@ -210,6 +223,9 @@ fn change_error(error: impl fmt::Display) -> ChangeError {
 pub struct Group {
     raft: Raft<Types, State>,
     store: StoreId,
+    snapshots: Snapshots,
+    /// None where a test models the network.
+    network: Option<Network>,
     leadership: watch::Receiver<Leadership>,
     state: StateThread,
     tasks: Vec<AbortHandle>,
@@ -222,10 +238,30 @@ impl Group {
     /// Opens the files and takes part. Needs a tokio runtime with time around it, here and as long
     /// as it lives. An error of a file later on ends the process.
     pub async fn start(options: GroupOptions) -> Result<Group, GroupError> {
-        Group::start_with(options, NoPeers).await
+        let (network, listener) =
+            Network::bind(options.node, options.own.clone(), options.peers.as_ref())?;
+        let known = network.clone();
+        let mut group = Group::start_with(options, move |store| {
+            known.set_store(store);
+            known
+        })
+        .await?;
+        let serving = network.serve(
+            listener,
+            &group.raft,
+            &group.snapshots,
+            group.leadership.clone(),
+        );
+        group.tasks.extend(serving);
+        group.network = Some(network);
+        Ok(group)
     }
 
-    async fn start_with<N>(options: GroupOptions, network: N) -> Result<Group, GroupError>
+    /// Takes part by a network that is made once it is known which store this is.
+    async fn start_with<N>(
+        options: GroupOptions,
+        network: impl FnOnce(StoreId) -> N,
+    ) -> Result<Group, GroupError>
     where
         N: RaftNetworkFactory<Types>,
         N::Network: NetSnapshot<Types, SnapshotData = SnapshotFile>,
@@ -251,6 +287,7 @@ impl Group {
         ];
         let thread = state.thread();
         let log_bytes = log_store.clone();
+        let network = network(founded.store);
         let raft = Raft::new(options.node, config, network, log_store, state)
             .await
             .map_err(start_error)?;
@@ -260,7 +297,7 @@ impl Group {
             elected.map_err(start_error)?;
         }
         let (leadership, following) = follow_leadership(&raft);
-        let retaining = retain(raft.clone(), log_bytes, snapshots, checkpointed);
+        let retaining = retain(raft.clone(), log_bytes, snapshots.clone(), checkpointed);
         let tasks = vec![
             following,
             tokio::spawn(retaining).abort_handle(),
@@ -269,6 +306,8 @@ impl Group {
         Ok(Group {
             raft,
             store: founded.store,
+            snapshots,
+            network: None,
             leadership,
             state: thread,
             tasks,
@@ -330,6 +369,47 @@ impl Group {
         (nodes.collect(), members.voter_ids().collect())
     }
 
+    /// The other members as this node knows them: whether it reaches them, what they say of
+    /// themselves, how their clocks stand, and on the leader how far their logs have come.
+    pub fn peers(&self) -> BTreeMap<u64, Peer> {
+        let mut peers = self
+            .network
+            .as_ref()
+            .map(Network::peers)
+            .unwrap_or_default();
+        let metrics = self.raft.metrics();
+        if let Some(replication) = &metrics.borrow_watched().replication {
+            for (node, peer) in &mut peers {
+                let matched = replication.get(node).copied().flatten();
+                peer.matched = matched.map(|at| at.index);
+            }
+        }
+        peers
+    }
+
+    /// Machines that are no members and would speak to this one, and why they were turned away.
+    pub fn strangers(&self) -> Vec<Stranger> {
+        let network = self.network.as_ref();
+        network.map(Network::strangers).unwrap_or_default()
+    }
+
+    /// The newest commands that every member knows, by [`ledger::COMMANDS_VERSION`]; a newer one is
+    /// not proposed.
+    pub fn speaks(&self) -> u32 {
+        let (members, _) = self.members();
+        let spoken = members.values().map(|member| member.facts.speaks);
+        // Whoever is no member yet proposes nothing.
+        spoken.min().unwrap_or(1)
+    }
+
+    /// Asks the machine at an address (`host:port`) who it is, so that it may be added.
+    pub async fn meet(&self, address: &str) -> Result<Candidate, MeetError> {
+        match &self.network {
+            Some(network) => network.meet(address).await,
+            None => Err(MeetError::no_network(address)),
+        }
+    }
+
     /// Lets a node follow without a vote, and waits until it has caught up.
     pub async fn add(&self, node: u64, member: Member) -> Result<(), ChangeError> {
         let added = self.raft.add_learner(node, member, true).await;
@@ -362,6 +442,7 @@ impl Group {
         let Group {
             raft,
             state,
+            network,
             tasks,
             checkpointing,
             threads,
@@ -369,6 +450,9 @@ impl Group {
         } = self;
         for task in tasks {
             task.abort();
+        }
+        if let Some(network) = network {
+            network.close();
         }
         raft.shutdown().await.map_err(io::Error::other)?;
         drop((raft, state, checkpointing));

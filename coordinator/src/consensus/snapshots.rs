@@ -23,6 +23,11 @@ pub(super) struct SnapshotFile {
 }
 
 impl SnapshotFile {
+    /// A file that has arrived from elsewhere, whole.
+    pub(super) fn arrived(path: PathBuf) -> SnapshotFile {
+        SnapshotFile { path }
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -146,6 +151,12 @@ impl Snapshots {
             path: place.clone(),
             source,
         })
+    }
+
+    /// Where one that arrives from a node is written, in the same file system. It is removed at the
+    /// next start, and by whoever wrote it.
+    pub(super) fn arriving(&self, from: u64) -> PathBuf {
+        self.directory.join(format!("snapshot.from-{from}"))
     }
 
     fn place(&self) -> PathBuf {

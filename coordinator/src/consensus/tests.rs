@@ -4,4 +4,5 @@
 
 mod group;
 mod members;
+mod network;
 mod stores;

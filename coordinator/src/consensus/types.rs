@@ -8,6 +8,8 @@ use ledger::log::Position;
 use ledger::{Outcome, Proposal};
 use openraft::impls::leader_id_adv::LeaderId;
 use openraft::{EntryPayload, LogId, Membership, StoredMembership};
+use serde::{Deserialize, Serialize};
+use transport::Role;
 
 use super::snapshots::SnapshotFile;
 
@@ -83,6 +85,39 @@ pub struct Member {
     /// A node whose disk was wiped has another one, and must not vote under the old name: it has
     /// forgotten for whom it voted.
     pub store: StoreId,
+    pub facts: Facts,
+}
+
+/// What a node says of itself. The leader keeps it true in the membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// As in its certificate; a group of one that never spoke to anybody has none.
+    pub name: String,
+    /// Coordinator or witness.
+    pub role: Role,
+    /// Where the other members reach it: `host:port`.
+    pub peers: String,
+    /// Where agents do; empty for a witness.
+    pub agents: String,
+    /// The address of its API, as people and programs write it; empty for a witness.
+    pub api: String,
+    /// The newest commands that its program knows, by [`ledger::COMMANDS_VERSION`].
+    pub speaks: u32,
+}
+
+impl Default for Facts {
+    /// What is known of a member of whom nothing was written down: it was alone.
+    fn default() -> Facts {
+        Facts {
+            name: String::new(),
+            role: Role::Coordinator,
+            peers: String::new(),
+            agents: String::new(),
+            api: String::new(),
+            speaks: 1,
+        }
+    }
 }
 
 pub(super) fn position(id: &EntryId) -> Position {

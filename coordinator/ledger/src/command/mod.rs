@@ -128,3 +128,49 @@ pub enum Command {
     CreateToken(CreateToken),
     RevokeToken(RevokeToken),
 }
+
+/// The newest [`Command::version`] that this program knows.
+///
+/// A group may run two versions of the program side by side. A command that one of its members does
+/// not know would stop that member, so it is not proposed before all of them say that they do.
+pub const COMMANDS_VERSION: u32 = 1;
+
+impl Command {
+    /// Since which version the command is known; at most [`COMMANDS_VERSION`], which rises by one
+    /// with a release that brings commands, or gives one a field that older programs would have to
+    /// heed.
+    pub fn version(&self) -> u32 {
+        match self {
+            Command::BecomeActive(_)
+            | Command::PutJob(_)
+            | Command::DeleteJob(_)
+            | Command::PauseJob(_)
+            | Command::ResumeJob(_)
+            | Command::Fire(_)
+            | Command::Admit(_)
+            | Command::SkipWaiting(_)
+            | Command::Unplaceable(_)
+            | Command::Grant(_)
+            | Command::MarkStarted(_)
+            | Command::Finish(_)
+            | Command::Expire(_)
+            | Command::AttachAgent(_)
+            | Command::EndSession(_)
+            | Command::Quarantine(_)
+            | Command::RevokeAgent(_)
+            | Command::CordonAgent(_)
+            | Command::UncordonAgent(_)
+            | Command::PutResource(_)
+            | Command::DeleteResource(_)
+            | Command::ManualRun(_)
+            | Command::Rerun(_)
+            | Command::Redo(_)
+            | Command::CancelRun(_)
+            | Command::Confirm(_)
+            | Command::RaiseAlert(_)
+            | Command::Remind(_)
+            | Command::SettleAlerts(_)
+            | Command::ClearAlert(_) => 1,
+        }
+    }
+}

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::super::snapshots::SnapshotFile;
 use super::super::state::State;
 use super::super::types::{SnapshotOf, Types, VoteCast};
-use super::super::{Begin, Group, GroupOptions, Member, ProposeError, Timers};
+use super::super::{Begin, Facts, Group, GroupOptions, Member, ProposeError, StoreId, Timers};
 use super::group::{LIMIT, batch, content, epoch, leads, propose};
 
 #[derive(Clone, Default)]
@@ -127,6 +127,13 @@ impl RaftNetworkV2<Types> for Link {
     }
 }
 
+fn member(store: StoreId) -> Member {
+    Member {
+        store,
+        facts: Facts::default(),
+    }
+}
+
 struct House {
     lan: Lan,
     directories: BTreeMap<u64, TempDir>,
@@ -153,7 +160,7 @@ impl House {
         for node in [2, 3] {
             house.start(node, Begin::Join).await;
             let store = house.groups[&node].store();
-            let added = house.groups[&1].add(node, Member { store }).await;
+            let added = house.groups[&1].add(node, member(store)).await;
             added.unwrap();
         }
         let voters = house.groups[&1].set_voters([1, 2, 3].into());
@@ -174,7 +181,7 @@ impl House {
             election_min: Duration::from_millis(1500),
             election_max: Duration::from_secs(3),
         };
-        let group = Group::start_with(options, plug).await.unwrap();
+        let group = Group::start_with(options, |_| plug).await.unwrap();
         let mut cables = self.lan.0.lock().unwrap();
         cables.members.insert(node, group.raft.clone());
         drop(cables);

@@ -1,0 +1,350 @@
+//! Asking another member, for openraft.
+//!
+//! A request without entries is a heartbeat, or says how far the group has committed: it goes where
+//! votes go, on the control stream. The first one with entries opens a log stream, on which this and
+//! all that follow it are sent without waiting for the answers in between, as far as the bounds
+//! below allow. A peer that reads slowly holds up its own stream and nothing else: the entries wait
+//! in the log, and not here.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, Stream, StreamExt};
+use openraft::OptionalSend;
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{Backoff, RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, sleep_until};
+use transport::{BulkReceiver, BulkSender, ReceiveError, SendError, StreamError, encode_frame};
+
+use super::super::snapshots::SnapshotFile;
+use super::super::types::{Member, SnapshotOf, Types, VoteCast};
+use super::Network;
+use super::link::{AskError, Line, Link};
+use super::transfer::{self, SendSnapshotError};
+use super::wire::{self, Answer, Ask, Ballot, Opening};
+
+/// Messages on their way that have no answer yet, and the bytes of their entries. One more is sent
+/// where there is none on its way, however large it is.
+const MESSAGES_UNDER_WAY_MAX: usize = 32;
+const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
+
+/// How long the oldest message may be without an answer. A disk may take seconds; sending all of it
+/// again would not make it faster.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Between two tries where the other side cannot be reached, and how long one waits for it: looking
+/// costs nothing, and what it misses is to be sent as soon as it is there.
+const AGAIN: Duration = Duration::from_millis(50);
+
+type AppendResults<'s> = stream::BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>;
+
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Client;
+
+    async fn new_client(&mut self, target: u64, member: &Member) -> Client {
+        self.learn(target, member);
+        Client {
+            link: self.link(target),
+        }
+    }
+}
+
+/// One member, as openraft speaks to it.
+pub(in super::super) struct Client {
+    link: Link,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the node is not connected")]
+struct NotConnected;
+
+fn unreachable(error: &(impl std::error::Error + 'static)) -> Unreachable<Types> {
+    Unreachable::new(error)
+}
+
+impl Client {
+    /// Waits a moment where there is no connection: openraft would ask again at once.
+    async fn line(&self) -> Result<Arc<Line>, Unreachable<Types>> {
+        let line = self.link.line(AGAIN).await;
+        line.ok_or_else(|| unreachable(&NotConnected))
+    }
+
+    async fn ask<T>(
+        &self,
+        ask: Ask,
+        option: &RPCOption,
+        read: impl FnOnce(Answer) -> Result<T, Answer>,
+    ) -> Result<T, RPCError<Types>> {
+        let answered = self.line().await?.ask(ask, option.hard_ttl()).await;
+        let read = answered.and_then(|answer| read(answer).map_err(|_| AskError::Other));
+        read.map_err(|error| RPCError::Unreachable(unreachable(&error)))
+    }
+}
+
+impl RaftNetworkV2<Types> for Client {
+    type SnapshotData = SnapshotFile;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let mut answers = self.stream_append(stream::iter([rpc]), option).await?;
+        match answers.next().await {
+            Some(answer) => Ok(answer?.into()),
+            None => Err(RPCError::Unreachable(unreachable(&NotConnected))),
+        }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> openraft::base::BoxFuture<'s, Result<AppendResults<'s>, RPCError<Types>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            let session = Session {
+                line: self.line().await?,
+                input: Some(input),
+                beat_limit: option.hard_ttl(),
+                log: None,
+            };
+            let answers = stream::unfold(Some(session), |session| async move {
+                let mut session = session?;
+                match session.next().await {
+                    // What comes after an answer that is no progress is for openraft to say.
+                    Ok(Some(answer @ Ok(_))) => Some((Ok(answer), Some(session))),
+                    Ok(Some(answer @ Err(_))) => Some((Ok(answer), None)),
+                    Ok(None) => None,
+                    Err(error) => {
+                        let error = RPCError::Unreachable(unreachable(&error));
+                        Some((Err(error), None))
+                    }
+                }
+            });
+            let answers: AppendResults<'s> = Box::pin(answers);
+            Ok(answers)
+        })
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let ask = Ask::Vote(Ballot::write(&rpc));
+        self.ask(ask, &option, wire::read_vote_response).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let ask = Ask::PreVote(Ballot::write(&rpc));
+        self.ask(ask, &option, wire::read_vote_response).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteCast,
+        snapshot: SnapshotOf,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let line = self.line().await?;
+        let sent = transfer::send_snapshot(&line.connection, &vote, &snapshot);
+        let sent: Result<VoteCast, SendSnapshotError> = tokio::select! {
+            closed = cancel => return Err(closed.into()),
+            sent = sent => sent,
+        };
+        match sent {
+            Ok(vote) => Ok(SnapshotResponse::new(vote)),
+            Err(error) => {
+                let error_text = crate::exit::causes(&error);
+                tracing::warn!(error = error_text, "a snapshot was not delivered");
+                Err(StreamingError::Unreachable(unreachable(&error)))
+            }
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
+        let ask = wire::write_transfer(&request);
+        self.ask(ask, &option, wire::read_transfer_response).await
+    }
+
+    fn backoff(&self) -> Option<Backoff> {
+        Some(Backoff::new(std::iter::repeat(AGAIN)))
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("opening a stream for the log")]
+    Open(#[from] StreamError),
+    #[error("announcing entries of the log")]
+    Announce(#[from] SendError),
+    #[error("sending entries of the log")]
+    Write(#[from] io::Error),
+    #[error("hearing what became of entries")]
+    Hear(#[from] ReceiveError),
+    #[error("the other side ended the log's stream")]
+    Ended,
+    #[error("entries were not answered for {} s", ANSWER_LIMIT.as_secs())]
+    Late,
+}
+
+/// Requests on their way to one member, and its answers in the same order.
+struct Session<S> {
+    line: Arc<Line>,
+    /// None when there are no more.
+    input: Option<S>,
+    beat_limit: Duration,
+    log: Option<LogStream>,
+}
+
+/// A stream that carries entries.
+struct LogStream {
+    sender: BulkSender,
+    receiver: BulkReceiver,
+    /// What is being written, and how much of it is.
+    writing: Vec<u8>,
+    written: usize,
+    /// Of each request without an answer: its bytes, and since when it waits.
+    under_way: VecDeque<(usize, Instant)>,
+    bytes: usize,
+}
+
+impl<S> Session<S>
+where
+    S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+{
+    /// The next answer; `None` where there is nothing more to ask.
+    async fn next(&mut self) -> Result<Option<StreamAppendResult<Types>>, SessionError> {
+        if self.log.is_none() {
+            let Some(request) = next_of(&mut self.input).await else {
+                return Ok(None);
+            };
+            if request.entries.is_empty() {
+                return beat(&self.line, &request, self.beat_limit).await.map(Some);
+            }
+            let mut log = LogStream::open(&self.line).await?;
+            log.put(&request)?;
+            self.log = Some(log);
+        }
+        let log = self.log.as_mut().expect("it has just been put there");
+        loop {
+            if log.under_way.is_empty() && self.input.is_none() {
+                return Ok(None);
+            }
+            let takes_more = log.takes_more() && self.input.is_some();
+            let LogStream {
+                sender,
+                receiver,
+                writing,
+                written,
+                under_way,
+                bytes,
+            } = log;
+            let oldest = under_way.front().map(|(_, since)| *since);
+            let late = oldest.map_or_else(Instant::now, |since| since + ANSWER_LIMIT);
+            tokio::select! {
+                biased;
+                heard = receiver.receive(), if oldest.is_some() => {
+                    let answer = heard?.ok_or(SessionError::Ended)?;
+                    if let Some((length, _)) = under_way.pop_front() {
+                        *bytes -= length;
+                    }
+                    return match answer {
+                        Answer::Appended(appended) => Ok(Some(appended.read())),
+                        Answer::Failed { what } => Err(AskError::Failed { what }.into()),
+                        _ => Err(AskError::Other.into()),
+                    };
+                }
+                wrote = sender.write(&writing[*written..]), if *written < writing.len() => {
+                    *written += wrote?;
+                }
+                request = next_of(&mut self.input), if takes_more => {
+                    if let Some(request) = request {
+                        log.put(&request)?;
+                    }
+                }
+                () = sleep_until(late), if oldest.is_some() => return Err(SessionError::Late),
+            }
+        }
+    }
+}
+
+/// A request without entries.
+async fn beat(
+    line: &Line,
+    request: &AppendEntriesRequest<Types>,
+    limit: Duration,
+) -> Result<StreamAppendResult<Types>, SessionError> {
+    let (append, _) = wire::write_append(request);
+    match line.ask(Ask::Beat(append), limit).await? {
+        Answer::Appended(appended) => Ok(appended.read()),
+        _ => Err(AskError::Other.into()),
+    }
+}
+
+/// The next request, and none for ever after the last.
+async fn next_of<S>(input: &mut Option<S>) -> Option<AppendEntriesRequest<Types>>
+where
+    S: Stream<Item = AppendEntriesRequest<Types>> + Unpin,
+{
+    let request = input.as_mut()?.next().await;
+    if request.is_none() {
+        *input = None;
+    }
+    request
+}
+
+impl LogStream {
+    async fn open(line: &Line) -> Result<LogStream, SessionError> {
+        let (mut sender, receiver) = line.connection.open_bulk().await?;
+        sender.send(&Opening::Log).await?;
+        Ok(LogStream {
+            sender,
+            receiver,
+            writing: Vec::new(),
+            written: 0,
+            under_way: VecDeque::new(),
+            bytes: 0,
+        })
+    }
+
+    fn takes_more(&self) -> bool {
+        let whole = self.written == self.writing.len();
+        let room =
+            self.under_way.len() < MESSAGES_UNDER_WAY_MAX && self.bytes < BYTES_UNDER_WAY_MAX;
+        whole && (room || self.under_way.is_empty())
+    }
+
+    fn put(&mut self, request: &AppendEntriesRequest<Types>) -> Result<(), SendError> {
+        let (append, entries) = wire::write_append(request);
+        self.writing = encode_frame(&append)?;
+        self.writing.extend_from_slice(&entries);
+        self.written = 0;
+        self.bytes += self.writing.len();
+        let length = self.writing.len();
+        self.under_way.push_back((length, Instant::now()));
+        Ok(())
+    }
+}

@@ -1,0 +1,404 @@
+//! The way to one other member: a connection that is made again whenever it is lost.
+//!
+//! Each member dials each other one and asks on its own connection; what it is asked itself comes on
+//! the connections that it accepts. So nobody need agree on who dials, and a network that lets
+//! through one way only is seen for what it is.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, sleep, timeout};
+use transport::{
+    ConnectError, Connection, ControlReceiver, ControlSender, Dialer, ReceiveError, SendError,
+    StreamError, Wanted,
+};
+
+use super::hello::{self, Met, Refusal};
+use super::table::Table;
+use super::wire::{Answer, Answered, Ask, Asked, Greeting, Hello};
+use crate::clock::read_now;
+use crate::exit::causes;
+
+/// Longest time for the other side's first words.
+pub(super) const HELLO_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often the other side's clock is asked for.
+const CLOCK_EVERY: Duration = Duration::from_secs(1);
+
+/// Questions that wait to be sent, and that wait for an answer. There are a few each second; so many
+/// are there only where the other side answers nothing any more.
+const ASKED_MAX: usize = 256;
+
+/// Between two tries, at first and at last. A member that comes back is to be heard within a second.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_millis(800);
+
+/// Why a member is not connected to.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LinkError {
+    #[error("this machine has no network to other members")]
+    NoNetwork,
+    #[error("its address is not known")]
+    NoAddress,
+    #[error("looking up its address {address}")]
+    LookUp {
+        address: String,
+        source: std::io::Error,
+    },
+    #[error("its address {address} stands for no machine")]
+    NoMachine { address: String },
+    #[error("connecting to it at {address}")]
+    Connect {
+        address: String,
+        source: ConnectError,
+    },
+    #[error("the first words with {address}")]
+    Stream {
+        address: String,
+        source: StreamError,
+    },
+    #[error("saying hello to {address}")]
+    Say { address: String, source: SendError },
+    #[error("hearing its hello from {address}")]
+    Hear {
+        address: String,
+        source: ReceiveError,
+    },
+    #[error("{address} said no hello within {} s", HELLO_LIMIT.as_secs())]
+    Silent { address: String },
+    #[error("refused by {address}: {why}")]
+    Refused { address: String, why: String },
+    #[error(transparent)]
+    Refusing(#[from] Refusal),
+}
+
+/// The way to one member. Clones share it; the last one ends it.
+#[derive(Clone)]
+pub(super) struct Link {
+    line: watch::Receiver<Option<Arc<Line>>>,
+    _keeper: Arc<Keeper>,
+}
+
+struct Keeper(AbortHandle);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Link {
+    /// Keeps connecting to a member, for as long as somebody holds the link.
+    pub(super) fn keep(node: u64, table: &Arc<Table>, dialer: Option<&Dialer>) -> Link {
+        let (say, line) = watch::channel(None);
+        let keeping = keep(node, Arc::clone(table), dialer.cloned(), say);
+        Link {
+            line,
+            _keeper: Arc::new(Keeper(tokio::spawn(keeping).abort_handle())),
+        }
+    }
+
+    /// The connection there is now, or is within `limit`.
+    pub(super) async fn line(&self, limit: Duration) -> Option<Arc<Line>> {
+        let mut line = self.line.clone();
+        let there = line.wait_for(Option::is_some);
+        // The link is kept for as long as somebody may ask.
+        timeout(limit, there).await.ok()?.ok()?.clone()
+    }
+}
+
+async fn keep(
+    node: u64,
+    table: Arc<Table>,
+    dialer: Option<Dialer>,
+    say: watch::Sender<Option<Arc<Line>>>,
+) {
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let error = match connect(node, &table, dialer.as_ref()).await {
+            Ok((line, carrier)) => {
+                pause = PAUSE_FIRST;
+                table.connected(node);
+                tracing::info!(node, address = %line.connection.remote_address(), "connected to a member");
+                say.send_replace(Some(line));
+                let ended = carrier.run(node, &table).await;
+                say.send_replace(None);
+                format!("the connection ended: {ended}")
+            }
+            Err(error) => causes(&error),
+        };
+        if table.trouble(node, &error) {
+            tracing::warn!(node, error, "a member is not connected to");
+        }
+        sleep(jittered(pause)).await;
+        pause = (pause * 2).min(PAUSE_LAST);
+    }
+}
+
+/// Between half of it and all of it, so that members that lost each other at once do not all dial at
+/// once.
+fn jittered(pause: Duration) -> Duration {
+    // Without randomness they do; that costs nothing but some packets.
+    let random = getrandom::u32().unwrap_or(u32::MAX);
+    pause / 2 + (pause / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+async fn connect(
+    node: u64,
+    table: &Table,
+    dialer: Option<&Dialer>,
+) -> Result<(Arc<Line>, Carrier), LinkError> {
+    let dialer = dialer.ok_or(LinkError::NoNetwork)?;
+    let member = table.member(node).ok_or(LinkError::NoAddress)?;
+    let (met, connection, streams) = dial(table, dialer, &member.facts.peers, Some(node)).await?;
+    table.met(&met);
+    Ok(Line::new(connection, streams))
+}
+
+/// Dials an address and exchanges the first words.
+pub(super) async fn dial(
+    table: &Table,
+    dialer: &Dialer,
+    address: &str,
+    expected: Option<u64>,
+) -> Result<(Met, Connection, (ControlSender, ControlReceiver)), LinkError> {
+    let resolved = resolve(address).await?;
+    let connected = dialer.connect(resolved, Wanted::Control).await;
+    let (name, connection) = connected.map_err(|source| LinkError::Connect {
+        address: address.to_owned(),
+        source,
+    })?;
+    let greeted = timeout(HELLO_LIMIT, greet(table, address, expected, &connection));
+    let (hello, streams) = greeted.await.map_err(|_| LinkError::Silent {
+        address: address.to_owned(),
+    })??;
+    let certified = connection.peer_node();
+    let met = table.judged(certified, expected, |it| {
+        hello::judge(&name, certified, &hello, it)
+    });
+    match met {
+        Ok(met) => Ok((met, connection, streams)),
+        Err(refusal) => {
+            connection.shutdown(&refusal.to_string()).await;
+            Err(refusal.into())
+        }
+    }
+}
+
+async fn greet(
+    table: &Table,
+    address: &str,
+    expected: Option<u64>,
+    connection: &Connection,
+) -> Result<(Hello, (ControlSender, ControlReceiver)), LinkError> {
+    let address = || address.to_owned();
+    let opened = connection.open_control().await;
+    let (mut sender, mut receiver) = opened.map_err(|source| LinkError::Stream {
+        address: address(),
+        source,
+    })?;
+    let hello = table.hello(expected.or(connection.peer_node()));
+    sender.send(&hello).await.map_err(|source| LinkError::Say {
+        address: address(),
+        source,
+    })?;
+    match receiver.receive().await {
+        Ok(Some(Greeting::Welcome(hello))) => Ok((hello, (sender, receiver))),
+        Ok(Some(Greeting::Refused { why })) => {
+            let address = address();
+            Err(LinkError::Refused { address, why })
+        }
+        Ok(None) => Err(LinkError::Silent { address: address() }),
+        Err(source) => Err(LinkError::Hear {
+            address: address(),
+            source,
+        }),
+    }
+}
+
+async fn resolve(address: &str) -> Result<SocketAddr, LinkError> {
+    if address.is_empty() {
+        return Err(LinkError::NoAddress);
+    }
+    let found = tokio::net::lookup_host(address).await;
+    let mut found = found.map_err(|source| LinkError::LookUp {
+        address: address.to_owned(),
+        source,
+    })?;
+    found.next().ok_or_else(|| LinkError::NoMachine {
+        address: address.to_owned(),
+    })
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("the connection to it was lost")]
+    Lost,
+    #[error("it has not answered {ASKED_MAX} questions")]
+    Mute,
+    #[error("it did not answer in time")]
+    Late,
+    #[error("it could not: {what}")]
+    Failed { what: String },
+    #[error("it answered something else")]
+    Other,
+}
+
+type Waiting = (Ask, oneshot::Sender<Answer>);
+
+/// A connection to a member, on which this side asks.
+pub(super) struct Line {
+    pub(super) connection: Connection,
+    asks: mpsc::Sender<Waiting>,
+}
+
+impl Line {
+    /// A line, and the work that carries its questions and answers.
+    fn new(
+        connection: Connection,
+        (sender, receiver): (ControlSender, ControlReceiver),
+    ) -> (Arc<Line>, Carrier) {
+        let (asks, asked) = mpsc::channel(ASKED_MAX);
+        let line = Line {
+            connection: connection.clone(),
+            asks,
+        };
+        let carrier = Carrier {
+            connection,
+            sender,
+            receiver,
+            asked,
+            open: Mutex::default(),
+        };
+        (Arc::new(line), carrier)
+    }
+
+    /// Asks what cannot wait behind the log.
+    pub(super) async fn ask(&self, ask: Ask, limit: Duration) -> Result<Answer, AskError> {
+        let (answer, answered) = oneshot::channel();
+        match self.asks.try_send((ask, answer)) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => return Err(AskError::Mute),
+            Err(mpsc::error::TrySendError::Closed(_)) => return Err(AskError::Lost),
+        }
+        match timeout(limit, answered).await {
+            Ok(Ok(Answer::Failed { what })) => Err(AskError::Failed { what }),
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(AskError::Lost),
+            Err(_) => Err(AskError::Late),
+        }
+    }
+}
+
+/// Carries questions to the other side and answers back.
+struct Carrier {
+    connection: Connection,
+    sender: ControlSender,
+    receiver: ControlReceiver,
+    asked: mpsc::Receiver<Waiting>,
+    open: Mutex<Open>,
+}
+
+/// Questions without an answer yet.
+#[derive(Default)]
+struct Open {
+    last: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
+}
+
+impl Carrier {
+    /// Answers why the connection is over.
+    async fn run(self, node: u64, table: &Table) -> String {
+        let Carrier {
+            connection,
+            mut sender,
+            mut receiver,
+            mut asked,
+            open,
+        } = self;
+        let (clock, mut clocks) = mpsc::channel(1);
+        let asking = async {
+            loop {
+                let (ask, answer) = tokio::select! {
+                    Some(waiting) = asked.recv() => waiting,
+                    Some(waiting) = clocks.recv() => waiting,
+                };
+                let Some(id) = open_up(&open).put(answer) else {
+                    return format!("{ASKED_MAX} questions have no answer");
+                };
+                if let Err(error) = sender.send(&Asked { id, ask }).await {
+                    return causes(&error);
+                }
+            }
+        };
+        let hearing = async {
+            loop {
+                match receiver.receive::<Answered>().await {
+                    Ok(Some(Answered { id, answer })) => {
+                        table.heard(node);
+                        if let Some(waiting) = open_up(&open).waiting.remove(&id) {
+                            // Whoever asked may not wait any more.
+                            let _ = waiting.send(answer);
+                        }
+                    }
+                    Ok(None) => return "it said that it is done".to_owned(),
+                    Err(error) => return causes(&error),
+                }
+            }
+        };
+        let reading = read_clock(node, table, &clock);
+        let ended = tokio::select! {
+            ended = asking => ended,
+            ended = hearing => ended,
+            () = reading => "nobody asks any more".to_owned(),
+            reason = connection.closed() => return reason.to_string(),
+        };
+        // Where it is over, why says more than what could not be sent or heard for that reason.
+        if let Ok(reason) = timeout(Duration::ZERO, connection.closed()).await {
+            return reason.to_string();
+        }
+        connection.close(&ended);
+        ended
+    }
+}
+
+fn open_up(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().expect("nobody panics while holding it")
+}
+
+impl Open {
+    /// The number under which the question is asked.
+    fn put(&mut self, answer: oneshot::Sender<Answer>) -> Option<u64> {
+        if self.waiting.len() >= ASKED_MAX {
+            self.waiting.retain(|_, waiting| !waiting.is_closed());
+        }
+        if self.waiting.len() >= ASKED_MAX {
+            return None;
+        }
+        self.last += 1;
+        self.waiting.insert(self.last, answer);
+        Some(self.last)
+    }
+}
+
+/// Asks for the other side's clock again and again.
+async fn read_clock(node: u64, table: &Table, asks: &mpsc::Sender<Waiting>) {
+    let mut interval = tokio::time::interval(CLOCK_EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        let asked = read_now();
+        let (answer, answered) = oneshot::channel();
+        if asks.send((Ask::Clock, answer)).await.is_err() {
+            return;
+        }
+        if let Ok(Answer::Clock(clock)) = answered.await {
+            table.heard_clock(node, asked, clock);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The members' network: QUIC on a port of its own, so that a herd of agents cannot delay a vote.
+//!
+//! ```text
+//!  this member                                     another
+//!  link ── dials ───────── hello ─────────────────▶ serve     control stream, both ways
+//!       ── heartbeats, votes, hand-over, clock ───▶           control stream, first in every packet
+//!  client ── entries of the log ──────────────────▶           a stream for each run of them
+//!  transfer ── a snapshot ────────────────────────▶           a stream for each, last in every packet
+//! ```
+//!
+//! Each member dials each other one and asks on its own connection ([`link`]); [`client`] is how
+//! openraft asks, [`serve`] how it is asked. [`hello`] judges whether two machines belong together
+//! before anything else is said, [`table`] is what is known of the others, and [`wire`] the form of
+//! it all, which is ours.
+
+mod client;
+mod clocks;
+mod hello;
+mod link;
+mod serve;
+mod table;
+mod transfer;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver as _;
+use openraft::{ChangeMembers, Raft};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use transport::{Dialer, Identity, ListenError, Listener, TlsError, Wanted};
+
+use super::Leadership;
+use super::snapshots::Snapshots;
+use super::state::State;
+use super::types::{Facts, Member, StoreId, Types};
+use link::Link;
+use serve::Answers;
+use table::Table;
+
+pub use clocks::PeerClock;
+pub use hello::Refusal;
+pub use table::{Peer, Stranger};
+
+/// How often the leader looks whether the membership is out of date, beside when somebody has said
+/// something new.
+const KEEP_TRUE_EVERY: Duration = Duration::from_secs(5);
+
+/// Where a member speaks to the others.
+#[derive(Clone, Debug)]
+pub struct PeersAt {
+    pub identity: Identity,
+    pub bind: SocketAddr,
+}
+
+/// A network that does not come about.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    #[error(
+        "this machine's certificate, {name}, states no number of a node: issue it again with `matins ca issue --node N`"
+    )]
+    NoNode { name: String },
+    #[error(
+        "this machine's certificate, {name}, says node {certified}, and its data directory is node {node}: give it the identity that belongs to it"
+    )]
+    OtherNode {
+        name: String,
+        certified: u64,
+        node: u64,
+    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("preparing to dial other members")]
+    Dial(#[from] TlsError),
+}
+
+/// A machine that was asked who it is, so that it may be added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    pub node: u64,
+    pub member: Member,
+}
+
+/// Why a machine cannot be added.
+#[derive(Debug, thiserror::Error)]
+#[error("asking {address} who it is: {why}")]
+pub struct MeetError {
+    address: String,
+    why: String,
+}
+
+impl MeetError {
+    pub(super) fn no_network(address: &str) -> MeetError {
+        MeetError {
+            address: address.to_owned(),
+            why: link::LinkError::NoNetwork.to_string(),
+        }
+    }
+}
+
+/// Everything that speaks to other members; clones share it.
+#[derive(Clone)]
+pub(super) struct Network {
+    table: Arc<Table>,
+    dialer: Option<Dialer>,
+}
+
+impl Network {
+    /// Binds the socket, where there is to be one. Nobody is answered before [`Network::serve`].
+    pub(super) fn bind(
+        node: u64,
+        facts: Facts,
+        peers: Option<&PeersAt>,
+    ) -> Result<(Network, Option<Listener>), NetworkError> {
+        let table = Table::new(node, facts);
+        let Some(PeersAt { identity, bind }) = peers else {
+            let dialer = None;
+            return Ok((Network { table, dialer }, None));
+        };
+        let name = || identity.name().to_string();
+        match identity.node() {
+            Some(certified) if certified == node => {}
+            Some(certified) => {
+                let name = name();
+                return Err(NetworkError::OtherNode {
+                    name,
+                    certified,
+                    node,
+                });
+            }
+            None => return Err(NetworkError::NoNode { name: name() }),
+        }
+        let listener = Listener::bind(*bind, identity, Wanted::Control)?;
+        let dialer = Some(Dialer::new(identity)?);
+        Ok((Network { table, dialer }, Some(listener)))
+    }
+
+    /// The files are open, and of this store.
+    pub(super) fn set_store(&self, store: StoreId) {
+        self.table.set_store(store);
+    }
+
+    /// A member is spoken of before the membership has been looked at.
+    fn learn(&self, node: u64, member: &Member) {
+        self.table.learn(node, member);
+    }
+
+    fn link(&self, node: u64) -> Link {
+        self.table
+            .link(node, || Link::keep(node, &self.table, self.dialer.as_ref()))
+    }
+
+    /// Begins to answer, to follow who the members are, and to keep what they say of themselves in
+    /// the membership.
+    pub(super) fn serve(
+        &self,
+        listener: Option<Listener>,
+        raft: &Raft<Types, State>,
+        snapshots: &Snapshots,
+        leadership: watch::Receiver<Leadership>,
+    ) -> Vec<AbortHandle> {
+        let followed = tokio::spawn(follow_members(self.clone(), raft.clone()));
+        let kept = tokio::spawn(keep_true(self.table.clone(), raft.clone(), leadership));
+        let mut tasks = vec![followed.abort_handle(), kept.abort_handle()];
+        if let Some(listener) = listener {
+            let answers = Answers {
+                table: Arc::clone(&self.table),
+                raft: raft.clone(),
+                snapshots: snapshots.clone(),
+                arriving: Arc::new(Semaphore::new(1)),
+            };
+            tasks.push(tokio::spawn(serve::listen(listener, answers)).abort_handle());
+        }
+        tasks
+    }
+
+    /// Asks the machine at an address who it is.
+    pub(super) async fn meet(&self, address: &str) -> Result<Candidate, MeetError> {
+        let refused = |why: String| MeetError {
+            address: address.to_owned(),
+            why,
+        };
+        let Some(dialer) = &self.dialer else {
+            return Err(MeetError::no_network(address));
+        };
+        let dialed = link::dial(&self.table, dialer, address, None).await;
+        let (met, connection, _streams) =
+            dialed.map_err(|error| refused(crate::exit::causes(&error)))?;
+        connection.close("that was all");
+        let mut facts = met.facts;
+        if met.knows_us == wire::Knows::Others {
+            let why = format!(
+                "{} (node {}) is a member of another group: clear its data directory first, if it is to join this one",
+                facts.name, met.node
+            );
+            return Err(refused(why));
+        }
+        if facts.peers.is_empty() {
+            // It has not been told its own address, and here is one where it answers.
+            address.clone_into(&mut facts.peers);
+        }
+        Ok(Candidate {
+            node: met.node,
+            member: Member {
+                store: met.store,
+                facts,
+            },
+        })
+    }
+
+    pub(super) fn peers(&self) -> BTreeMap<u64, Peer> {
+        self.table.peers()
+    }
+
+    pub(super) fn strangers(&self) -> Vec<Stranger> {
+        self.table.strangers()
+    }
+
+    /// Gives up the connections to everybody.
+    pub(super) fn close(&self) {
+        self.table.close();
+    }
+}
+
+/// Connects to whoever is a member, and to nobody else.
+async fn follow_members(network: Network, raft: Raft<Types, State>) {
+    let mut metrics = raft.server_metrics();
+    loop {
+        let members: BTreeMap<u64, Member> = {
+            let metrics = metrics.borrow_watched();
+            let nodes = metrics.membership_config.nodes();
+            nodes.map(|(node, it)| (*node, it.clone())).collect()
+        };
+        network.table.set_members(members);
+        for node in network.table.others() {
+            network.link(node);
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// While this node leads, has the membership say what the members say of themselves.
+async fn keep_true(
+    table: Arc<Table>,
+    raft: Raft<Types, State>,
+    mut leadership: watch::Receiver<Leadership>,
+) {
+    let mut news = table.news();
+    loop {
+        let leads = leadership.borrow_and_update().leads;
+        news.borrow_and_update();
+        let changed = if leads {
+            table.out_of_date()
+        } else {
+            BTreeMap::new()
+        };
+        if !changed.is_empty() {
+            let nodes: Vec<u64> = changed.keys().copied().collect();
+            let written = raft.change_membership(ChangeMembers::SetNodes(changed), true);
+            match written.await {
+                Ok(_) => tracing::info!(
+                    ?nodes,
+                    "the membership says anew what members say of themselves"
+                ),
+                // Another change is under way, or the lead is lost: later, or somebody else.
+                Err(error) => {
+                    tracing::debug!(error = %error, "the membership is not brought up to date");
+                }
+            }
+        }
+        let changed = async {
+            tokio::select! {
+                changed = leadership.changed() => changed.is_ok(),
+                _ = news.changed() => true,
+            }
+        };
+        if timeout(KEEP_TRUE_EVERY, changed).await == Ok(false) {
+            return;
+        }
+    }
+}

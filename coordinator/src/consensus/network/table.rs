@@ -1,0 +1,280 @@
+//! What this machine knows of the other members, and what it tells them of itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use protocol::{BootMs, Now};
+use tokio::sync::watch;
+
+use super::super::types::{Facts, Member, StoreId};
+use super::clocks::{OwnClock, PeerClock, PeerClocks};
+use super::hello::{Judge, Met};
+use super::link::Link;
+use super::wire::{Clock, FORM, Hello, Knows};
+use crate::clock::read_now;
+
+/// Refusals of machines that are no members, as many as are kept.
+const STRANGERS_MAX: usize = 16;
+
+/// Another member, as far as this machine knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Since when this machine has been connected to it.
+    pub connected: Option<BootMs>,
+    /// When it last said anything, on whichever connection.
+    pub heard: Option<BootMs>,
+    /// What it says of itself, since this process started.
+    pub facts: Option<Facts>,
+    pub clock: Option<PeerClock>,
+    /// The last entry of the log that it is known to hold; by the leader only.
+    pub matched: Option<u64>,
+    /// Why it was last not spoken to, unless it has been since.
+    pub trouble: Option<String>,
+}
+
+/// A machine that is no member, and that was turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Its name, or its address where the handshake did not come to a name.
+    pub who: String,
+    pub why: String,
+    pub last: BootMs,
+    pub times: u64,
+}
+
+/// Shared by everything that speaks to the other members.
+pub(super) struct Table {
+    pub(super) node: u64,
+    facts: Facts,
+    /// Known once the files are open, which is before anybody is spoken to.
+    store: OnceLock<StoreId>,
+    inner: Mutex<Inner>,
+    /// Raised when somebody says something new of itself.
+    news: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Inner {
+    own_clock: OwnClock,
+    members: BTreeMap<u64, Member>,
+    peers: BTreeMap<u64, Known>,
+    strangers: BTreeMap<String, Stranger>,
+}
+
+#[derive(Default)]
+struct Known {
+    peer: Peer,
+    clocks: PeerClocks,
+    link: Option<Link>,
+}
+
+impl Table {
+    pub(super) fn new(node: u64, facts: Facts) -> Arc<Table> {
+        Arc::new(Table {
+            node,
+            facts,
+            store: OnceLock::new(),
+            inner: Mutex::default(),
+            news: watch::channel(()).0,
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nobody panics while holding it")
+    }
+
+    pub(super) fn set_store(&self, store: StoreId) {
+        // It is set once, before the network is used.
+        let _ = self.store.set(store);
+    }
+
+    pub(super) fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// What this machine says to a node.
+    pub(super) fn hello(&self, to: Option<u64>) -> Hello {
+        let store = self.store.get().copied().unwrap_or_default();
+        let mut inner = self.inner();
+        let knows_you = match to {
+            _ if inner.members.is_empty() => Knows::Nobody,
+            Some(node) if inner.members.contains_key(&node) => Knows::You,
+            Some(_) | None => Knows::Others,
+        };
+        Hello {
+            form: FORM,
+            node: self.node,
+            store: store.to_string(),
+            knows_you,
+            facts: self.facts.clone(),
+            clock: inner.own_clock.look(read_now()),
+        }
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.inner().own_clock.look(read_now())
+    }
+
+    /// Has the words of another machine judged by what is known of it.
+    pub(super) fn judged<T>(
+        &self,
+        node: Option<u64>,
+        expected: Option<u64>,
+        judge: impl FnOnce(&Judge<'_>) -> T,
+    ) -> T {
+        let inner = self.inner();
+        judge(&Judge {
+            own_node: self.node,
+            known: node.and_then(|node| inner.members.get(&node)),
+            member: !inner.members.is_empty(),
+            expected,
+        })
+    }
+
+    pub(super) fn member(&self, node: u64) -> Option<Member> {
+        self.inner().members.get(&node).cloned()
+    }
+
+    pub(super) fn learn(&self, node: u64, member: &Member) {
+        let mut inner = self.inner();
+        inner.members.entry(node).or_insert_with(|| member.clone());
+    }
+
+    /// The members are these now. Who is none any more is not spoken to.
+    pub(super) fn set_members(&self, members: BTreeMap<u64, Member>) {
+        let mut inner = self.inner();
+        inner.peers.retain(|node, _| members.contains_key(node));
+        inner.members = members;
+    }
+
+    /// Nodes that are to be connected to.
+    pub(super) fn others(&self) -> Vec<u64> {
+        let inner = self.inner();
+        let nodes = inner.members.keys();
+        nodes.copied().filter(|node| *node != self.node).collect()
+    }
+
+    /// The link to a node, made where there is none yet.
+    pub(super) fn link(&self, node: u64, make: impl FnOnce() -> Link) -> Link {
+        let mut inner = self.inner();
+        let known = inner.peers.entry(node).or_default();
+        known.link.get_or_insert_with(make).clone()
+    }
+
+    /// A machine was found to be a member, or to become one.
+    pub(super) fn met(&self, met: &Met) {
+        let mut inner = self.inner();
+        let peer = &mut inner.peers.entry(met.node).or_default().peer;
+        peer.heard = Some(read_now().boot);
+        peer.facts = Some(met.facts.clone());
+        drop(inner);
+        self.news.send_replace(());
+    }
+
+    pub(super) fn connected(&self, node: u64) {
+        self.change(node, |known| {
+            known.peer.connected = Some(read_now().boot);
+            known.peer.trouble = None;
+            known.clocks.forget();
+        });
+    }
+
+    pub(super) fn heard(&self, node: u64) {
+        self.change(node, |known| known.peer.heard = Some(read_now().boot));
+    }
+
+    pub(super) fn heard_clock(&self, node: u64, asked: Now, clock: Clock) {
+        let answered = read_now();
+        self.change(node, |known| known.clocks.heard(asked, answered, clock));
+    }
+
+    /// A node cannot be spoken to. Tells whether that is something new.
+    pub(super) fn trouble(&self, node: u64, why: &str) -> bool {
+        let mut new = false;
+        self.change(node, |known| {
+            known.peer.connected = None;
+            new = known.peer.trouble.as_deref() != Some(why);
+            known.peer.trouble = Some(why.to_owned());
+        });
+        new
+    }
+
+    /// Only what is a member, or becomes one, is written down.
+    fn change(&self, node: u64, change: impl FnOnce(&mut Known)) {
+        if let Some(known) = self.inner().peers.get_mut(&node) {
+            change(known);
+        }
+    }
+
+    /// A machine was turned away at the door. Tells whether that is something new.
+    pub(super) fn turned_away(&self, who: String, why: &str) -> bool {
+        let mut inner = self.inner();
+        let last = read_now().boot;
+        if let Some(stranger) = inner.strangers.get_mut(&who) {
+            let new = stranger.why != why;
+            *stranger = Stranger {
+                who,
+                why: why.to_owned(),
+                last,
+                times: stranger.times + 1,
+            };
+            return new;
+        }
+        if inner.strangers.len() == STRANGERS_MAX {
+            let oldest = inner.strangers.values().min_by_key(|it| it.last);
+            if let Some(oldest) = oldest.map(|it| it.who.clone()) {
+                inner.strangers.remove(&oldest);
+            }
+        }
+        let stranger = Stranger {
+            who: who.clone(),
+            why: why.to_owned(),
+            last,
+            times: 1,
+        };
+        inner.strangers.insert(who, stranger);
+        true
+    }
+
+    /// Gives up the links to everybody.
+    pub(super) fn close(&self) {
+        self.inner().peers.clear();
+    }
+
+    pub(super) fn peers(&self) -> BTreeMap<u64, Peer> {
+        let inner = self.inner();
+        let others = inner.peers.iter().map(|(node, known)| {
+            let clock = known.clocks.best();
+            let peer = Peer {
+                clock,
+                ..known.peer.clone()
+            };
+            (*node, peer)
+        });
+        others.collect()
+    }
+
+    pub(super) fn strangers(&self) -> Vec<Stranger> {
+        self.inner().strangers.values().cloned().collect()
+    }
+
+    /// What the membership should say of nodes of which it says something else.
+    pub(super) fn out_of_date(&self) -> BTreeMap<u64, Member> {
+        let inner = self.inner();
+        let said = inner.peers.iter().filter_map(|(node, known)| {
+            let facts = known.peer.facts.as_ref()?;
+            Some((*node, facts))
+        });
+        said.chain([(self.node, &self.facts)])
+            .filter_map(|(node, facts)| {
+                let member = inner.members.get(&node)?;
+                let changed = member.facts != *facts;
+                changed.then(|| {
+                    let facts = facts.clone();
+                    let store = member.store;
+                    (node, Member { store, facts })
+                })
+            })
+            .collect()
+    }
+}
