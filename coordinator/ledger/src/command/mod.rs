@@ -170,7 +170,9 @@ impl Command {
             | Command::RaiseAlert(_)
             | Command::Remind(_)
             | Command::SettleAlerts(_)
-            | Command::ClearAlert(_) => 1,
+            | Command::ClearAlert(_)
+            | Command::CreateToken(_)
+            | Command::RevokeToken(_) => 1,
         }
     }
 }
