@@ -1,10 +1,10 @@
-//! Connections to the coordinator: dialled, spoken on, and the bulk streams it opens on them.
+//! Connections to a coordinator: dialled, spoken on, and the bulk streams it opens on them.
 
 use std::io;
 use std::time::Duration;
 
 use agent_core::agent::ConnectionId;
-use protocol::message::AgentMessage;
+use protocol::message::{AgentMessage, Hello, PROTOCOL_VERSION};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use transport::{
@@ -95,10 +95,16 @@ async fn dial(line: &Line) -> Result<(PeerName, Connection), LinkError> {
 }
 
 async fn converse(line: &Line, id: ConnectionId, connection: &Connection) -> LinkError {
-    let (sender, receiver) = match connection.open_control().await {
+    let (mut sender, receiver) = match connection.open_control().await {
         Ok(streams) => streams,
         Err(error) => return error.into(),
     };
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION,
+    };
+    if let Err(error) = sender.send(&hello).await {
+        return error.into();
+    }
     let (outgoing, waiting) = mpsc::channel(OUTGOING_MAX);
     let connected = Input::Connected {
         id,

@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId, DiskFull};
+use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, DiskFull};
 use nix::fcntl::Flock;
 use protocol::attempt::AttemptOutcome;
 use protocol::message::{
@@ -63,8 +63,9 @@ const FAREWELL_MAX: Duration = Duration::from_millis(500);
 pub struct Options {
     /// Directory of `ca.pem`, `cert.pem` and `key.pem`; the certificate states the agent's name.
     pub identity_directory: PathBuf,
-    /// `host:port` of the coordinator's listener for agents.
-    pub coordinator: String,
+    /// `host:port` of each coordinator's listener for agents, at least one. The agent keeps a
+    /// connection to all of them and works for whichever leads.
+    pub coordinators: Vec<String>,
     /// Directory of the supervisor that runs this agent's attempts.
     pub supervisor_directory: PathBuf,
     /// The agent's own directory, made if absent. Nothing in it is precious.
@@ -108,6 +109,8 @@ pub enum Error {
     Slots { slots: u32 },
     #[error("an agent has at most {LABELS_MAX} labels, not {labels}")]
     Labels { labels: usize },
+    #[error("an agent works for at least one coordinator, and none was given")]
+    NoCoordinator,
     #[error(
         "another agent{} runs on `{directory}`: stop it first; one for another host needs a directory and a certificate of its own",
         of_process(*pid)
@@ -180,9 +183,10 @@ struct Shell {
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     runner: Runner,
+    /// By [`CoordinatorId`].
+    posts: Vec<Post>,
     connections: BTreeMap<ConnectionId, Open>,
-    line: Arc<coordinator_link::Line>,
-    redial: Redial,
+    last_connection: u64,
     session: Option<SessionId>,
     tails: Tails,
 }
@@ -195,27 +199,49 @@ enum Runner {
 }
 
 struct Open {
+    coordinator: CoordinatorId,
+    since: Instant,
     outgoing: mpsc::Sender<AgentMessage>,
     connection: Connection,
 }
 
-/// When and how to dial again.
-struct Redial {
+/// One coordinator, and when and how to dial it again.
+struct Post {
+    line: Arc<coordinator_link::Line>,
     backoff: Backoff,
     /// The connection being dialled.
     under_way: Option<ConnectionId>,
-    last_id: u64,
     /// The core's wish for the next dial.
     pause: Duration,
     /// Last failure that was logged; the same one again is not news.
     told: String,
 }
 
+impl Post {
+    fn new(line: coordinator_link::Line) -> Post {
+        Post {
+            line: Arc::new(line),
+            backoff: redial_backoff(),
+            under_way: None,
+            pause: Duration::ZERO,
+            told: String::new(),
+        }
+    }
+
+    /// A connection that lasted is over: what was wrong before it was made is over too. One that ends
+    /// at once is only another failure.
+    fn note_end(&mut self, lasted: Duration) {
+        if lasted >= REDIAL_LONGEST {
+            self.backoff.reset();
+        }
+    }
+}
+
 impl Shell {
     fn start(options: Options) -> Result<Shell, Error> {
         let Options {
             identity_directory,
-            coordinator,
+            mut coordinators,
             supervisor_directory,
             data_directory,
             slots,
@@ -235,6 +261,11 @@ impl Shell {
             let labels = labels.len();
             return Err(Error::Labels { labels });
         }
+        coordinators.sort();
+        coordinators.dedup();
+        if coordinators.is_empty() {
+            return Err(Error::NoCoordinator);
+        }
         let identity = Identity::load(&identity_directory)?;
         let name = identity.name();
         if name.role != Role::Agent {
@@ -251,7 +282,7 @@ impl Shell {
             what: "a random number",
             source: io::Error::other(error),
         })?;
-        tracing::info!(agent = %name.name, slots, coordinator, "the agent starts");
+        tracing::info!(agent = %name.name, slots, ?coordinators, "the agent starts");
 
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let runner = match work {
@@ -269,6 +300,15 @@ impl Shell {
         };
         let kept = PathBuf::from(&output_directory);
         tokio::spawn(keeping::run(kept, bounds, sender.clone()));
+        let posts = coordinators.into_iter().map(|coordinator| {
+            Post::new(coordinator_link::Line {
+                dialer: dialer.clone(),
+                coordinator,
+                output_directory: output_directory.clone(),
+                inputs: sender.clone(),
+            })
+        });
+        let posts = posts.collect();
         let config = Config {
             incarnation: Incarnation(incarnation),
             slots,
@@ -284,20 +324,9 @@ impl Shell {
             inputs,
             sender: sender.clone(),
             runner,
+            posts,
             connections: BTreeMap::new(),
-            line: Arc::new(coordinator_link::Line {
-                dialer,
-                coordinator,
-                output_directory,
-                inputs: sender,
-            }),
-            redial: Redial {
-                backoff: redial_backoff(),
-                under_way: None,
-                last_id: 0,
-                pause: Duration::ZERO,
-                told: String::new(),
-            },
+            last_connection: 0,
             session: None,
             tails: Tails::new(),
         })
@@ -316,8 +345,10 @@ impl Shell {
             let table = noop.table();
             self.core.handle_supervisor_up(table, clock::now());
         }
-        // The first dial does not wait.
-        self.dial(Duration::ZERO);
+        // The first dials do not wait.
+        for coordinator in self.coordinators() {
+            self.dial(coordinator, Duration::ZERO);
+        }
         loop {
             let idle = self.idle();
             tokio::select! {
@@ -405,14 +436,18 @@ impl Shell {
                 outgoing,
                 connection,
             } => {
-                self.redial.under_way = None;
-                self.redial.told.clear();
+                let Some(coordinator) = self.dialled(id) else {
+                    return;
+                };
+                self.posts[coordinator.0].told.clear();
                 let open = Open {
+                    coordinator,
+                    since: Instant::now(),
                     outgoing,
                     connection,
                 };
                 self.connections.insert(id, open);
-                self.core.handle_connected(id, now);
+                self.core.handle_connected(id, coordinator, now);
             }
             Input::Message { id, message } => {
                 if let CoordinatorBody::Start { token, work, .. } = &message.body {
@@ -427,15 +462,7 @@ impl Shell {
                 self.core.handle_message(id, message, now);
             }
             Input::Disconnected { id, why } => {
-                let dialled = self.redial.under_way == Some(id);
-                if dialled {
-                    self.redial.under_way = None;
-                }
-                let was_open = self.connections.remove(&id).is_some();
-                if was_open || dialled && why != self.redial.told {
-                    tracing::warn!(connection = id.0, why, "no connection to the coordinator");
-                    self.redial.told = why;
-                }
+                self.note_disconnected(id, why);
                 self.core.handle_disconnected(id, now);
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
@@ -453,9 +480,9 @@ impl Shell {
                 } => self.send(connection, message),
                 Action::Disconnect { connection, reason } => {
                     tracing::warn!(connection = connection.0, %reason, "closing a connection");
-                    self.redial.pause =
-                        Duration::from_millis(reason.pause().0.try_into().unwrap_or(0));
-                    if let Some(open) = self.connections.remove(&connection) {
+                    if let Some(open) = self.forget(connection) {
+                        let pause = reason.pause().0.try_into().unwrap_or(0);
+                        self.posts[open.coordinator.0].pause = Duration::from_millis(pause);
                         open.connection.close(&reason.to_string());
                     }
                 }
@@ -497,7 +524,7 @@ impl Shell {
             // Its task is about to say so, or the network has taken nothing for very long.
             tracing::warn!(connection = id.0, "a connection takes no more messages");
             open.connection.close("the agent's messages pile up");
-            self.connections.remove(&id);
+            self.forget(id);
             self.core.handle_disconnected(id, clock::now());
         }
     }
@@ -533,29 +560,69 @@ impl Shell {
         self.session = session;
         if let Some(session) = session {
             tracing::info!(%session, "attached");
-            self.redial.backoff.reset();
+        }
+    }
+
+    fn coordinators(&self) -> impl Iterator<Item = CoordinatorId> + use<> {
+        (0..self.posts.len()).map(CoordinatorId)
+    }
+
+    /// The coordinator that was being dialled with this connection, and is so no more.
+    fn dialled(&mut self, id: ConnectionId) -> Option<CoordinatorId> {
+        let mut posts = self.posts.iter_mut().enumerate();
+        let (place, post) = posts.find(|(_, post)| post.under_way == Some(id))?;
+        post.under_way = None;
+        Some(CoordinatorId(place))
+    }
+
+    fn forget(&mut self, id: ConnectionId) -> Option<Open> {
+        let open = self.connections.remove(&id)?;
+        self.posts[open.coordinator.0].note_end(open.since.elapsed());
+        Some(open)
+    }
+
+    /// A dial has failed, or a connection is over.
+    fn note_disconnected(&mut self, id: ConnectionId, why: String) {
+        let ended = self.forget(id).map(|open| open.coordinator);
+        let Some(coordinator) = ended.or_else(|| self.dialled(id)) else {
+            return;
+        };
+        let post = &mut self.posts[coordinator.0];
+        if ended.is_some() || why != post.told {
+            let coordinator = &post.line.coordinator;
+            tracing::warn!(
+                coordinator,
+                connection = id.0,
+                why,
+                "no connection to a coordinator"
+            );
+            post.told = why;
         }
     }
 
     fn redial(&mut self) {
-        if self.core.is_connected() || self.redial.under_way.is_some() {
-            return;
+        for coordinator in self.coordinators() {
+            let post = &mut self.posts[coordinator.0];
+            if post.under_way.is_some() || self.core.has_line_to(coordinator) {
+                continue;
+            }
+            let random = getrandom::u32().unwrap_or_else(|error| {
+                // Then this host's waits are not spread, which is no reason to stay away.
+                tracing::warn!(%error, "no random number for the backoff");
+                u32::MAX
+            });
+            let wait = post.backoff.wait(random).max(post.pause);
+            self.dial(coordinator, wait);
         }
-        let random = getrandom::u32().unwrap_or_else(|error| {
-            // Then this host's waits are not spread, which is no reason to stay away.
-            tracing::warn!(%error, "no random number for the backoff");
-            u32::MAX
-        });
-        let wait = self.redial.backoff.wait(random);
-        self.dial(wait.max(self.redial.pause));
     }
 
-    fn dial(&mut self, pause: Duration) {
-        self.redial.pause = Duration::ZERO;
-        self.redial.last_id += 1;
-        let id = ConnectionId(self.redial.last_id);
-        self.redial.under_way = Some(id);
-        tokio::spawn(coordinator_link::run(Arc::clone(&self.line), id, pause));
+    fn dial(&mut self, coordinator: CoordinatorId, pause: Duration) {
+        self.last_connection += 1;
+        let id = ConnectionId(self.last_connection);
+        let post = &mut self.posts[coordinator.0];
+        post.pause = Duration::ZERO;
+        post.under_way = Some(id);
+        tokio::spawn(coordinator_link::run(Arc::clone(&post.line), id, pause));
     }
 }
 

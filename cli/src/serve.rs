@@ -56,7 +56,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
     }
     let options = agent::Options {
         identity_directory: options.identity,
-        coordinator: options.coordinator,
+        coordinators: options.coordinators,
         supervisor_directory: options.supervisor,
         data_directory: options.data,
         slots: options.slots,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use coordinator_core::ConnId;
 use protocol::AgentName;
-use protocol::message::{AgentMessage, Nonce};
+use protocol::message::{AgentMessage, Hello, Nonce, PROTOCOL_VERSION};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 use transport::settings::HANDSHAKE_LIMIT;
@@ -37,7 +37,8 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// Messages that leave in one write, where so many wait.
 const SENT_AT_ONCE: usize = 64;
 
-/// How long an agent may take to say the first word on its connection.
+/// How long an agent may take to say hello on its connection. Then it waits to be invited, for as
+/// long as this coordinator does not lead.
 const FIRST_WORD_LIMIT: Duration = HANDSHAKE_LIMIT;
 
 /// How long what is sent at once may take to leave; the peer's machine answers meanwhile, or the
@@ -61,6 +62,10 @@ enum End {
     NoControl(#[source] transport::StreamError),
     #[error("it said nothing for {} s", FIRST_WORD_LIMIT.as_secs())]
     Speechless,
+    #[error(
+        "the agent speaks protocol {0}, this coordinator {PROTOCOL_VERSION}; run the same release on both"
+    )]
+    OtherProtocol(u32),
     #[error("receiving a message")]
     Receive(#[source] ReceiveError),
     #[error("sending a message")]
@@ -114,12 +119,22 @@ async fn greet(incoming: Incoming) -> Option<(AgentName, Connection, Control)> {
             return None;
         }
     };
-    let control = match timeout(FIRST_WORD_LIMIT, connection.accept_control()).await {
-        Ok(Ok(control)) => control,
-        Ok(Err(error)) => return warn_and_close(&name.name, &connection, &End::NoControl(error)),
-        Err(_) => return warn_and_close(&name.name, &connection, &End::Speechless),
-    };
-    Some((name.name, connection, control))
+    match timeout(FIRST_WORD_LIMIT, hear_hello(&connection)).await {
+        Ok(Ok(control)) => Some((name.name, connection, control)),
+        Ok(Err(end)) => warn_and_close(&name.name, &connection, &end),
+        Err(_) => warn_and_close(&name.name, &connection, &End::Speechless),
+    }
+}
+
+async fn hear_hello(connection: &Connection) -> Result<Control, End> {
+    let control = connection.accept_control().await;
+    let (sender, mut receiver) = control.map_err(End::NoControl)?;
+    match receiver.receive::<Hello>().await {
+        Ok(Some(hello)) if hello.protocol_version == PROTOCOL_VERSION => Ok((sender, receiver)),
+        Ok(Some(hello)) => Err(End::OtherProtocol(hello.protocol_version)),
+        Ok(None) => Err(End::Finished),
+        Err(error) => Err(End::Receive(error)),
+    }
 }
 
 fn warn_and_close<T>(name: &AgentName, connection: &Connection, end: &End) -> Option<T> {
@@ -170,7 +185,6 @@ impl Hall {
             nonce,
         });
         let room = Arc::new(Semaphore::new(INCOMING_MAX));
-        let mut first = true;
         let mut pace = Pace::default();
         let mut told = false;
         loop {
@@ -184,15 +198,7 @@ impl Hall {
                 }
                 tokio::time::sleep(wait).await;
             }
-            let received = if first {
-                match timeout(FIRST_WORD_LIMIT, receiver.receive::<AgentMessage>()).await {
-                    Ok(received) => received,
-                    Err(_) => return End::Speechless,
-                }
-            } else {
-                receiver.receive::<AgentMessage>().await
-            };
-            first = false;
+            let received = receiver.receive::<AgentMessage>().await;
             let message = match received {
                 Ok(Some(message)) => message,
                 Ok(None) => return End::Finished,

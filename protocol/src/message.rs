@@ -10,7 +10,7 @@ use crate::time::{DurationMs, WallMs};
 use crate::{Epoch, Label, SessionId, Token};
 
 /// Raised when a message changes its meaning; both ends refuse another's number.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Largest frame on a control stream.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
@@ -26,10 +26,19 @@ pub const LABELS_MAX: usize = 64;
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// Drawn by the coordinator for one attach.
+/// Drawn by a coordinator for one connection in one reign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nonce(pub u64);
+
+/// First frame on a control stream, from the agent, as soon as the stream is open: the other end
+/// learns of a stream by what is sent on it, and who speaks another protocol is to hear of it before
+/// anything hangs on that connection. Then the agent is silent until it is invited by
+/// [`CoordinatorBody::NonceGiven`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub protocol_version: u32,
+}
 
 // The kind of a message is the one key of an object, not a field among others: a field might
 // come last, so the others would have to be kept in the meantime, thousands of times a second.
@@ -38,21 +47,24 @@ pub struct Nonce(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentMessage {
-    /// First on every connection; also the session's beat 0.
+    /// Answers [`CoordinatorBody::NonceGiven`]; also the session's beat 0.
     Attach(Attach),
     Heartbeat(Heartbeat),
     Started(Started),
     Receipt(Receipt),
-    /// Answer to [`CoordinatorMessage::NonceQuery`]: the nonce this process was last given on
-    /// any connection, if any.
+    /// Answer to [`CoordinatorBody::NonceQuery`]: whether this process was given this nonce, on
+    /// whichever connection.
     NonceAnswer {
-        nonce: Option<Nonce>,
+        nonce: Nonce,
+        mine: bool,
     },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    pub protocol_version: u32,
+    /// The one that was given on this connection. An attach that answers an earlier reign's is
+    /// passed over: its connection is invited anew.
+    pub nonce: Nonce,
     /// Names the boot of the kernel, and the space of process ids, that the supervisor sees. What it
     /// says of processes it says of these; another value may be another machine.
     pub boot_id: String,
@@ -108,10 +120,12 @@ pub struct CoordinatorMessage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoordinatorBody {
-    /// Given on a new connection before the attach is decided.
+    /// The invitation to attach on this connection. Only a leader gives it, once on every
+    /// connection in every reign; on the others of its coordinators an agent waits.
     NonceGiven { nonce: Nonce },
-    /// Asked on the old connection of the same identity.
-    NonceQuery,
+    /// Asked on the old connection of an identity that attaches on another one, which was given
+    /// this.
+    NonceQuery { nonce: Nonce },
     Attached {
         session: SessionId,
         /// Attempts of the attach's table that are not current: kill them, then report.

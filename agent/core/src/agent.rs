@@ -15,9 +15,11 @@
 //! The table of attempts here is a mirror of the supervisor's. It is rebuilt from the
 //! supervisor's word at every connection, which is why an agent keeps nothing on disk.
 //!
-//! There may be two connections for a moment: the path has changed, the new one attaches, and
-//! the old one still answers. The newest is the one that counts; older ones are good for
-//! repeating the nonce, which is how the coordinator tells a reconnect from a cloned host.
+//! An agent keeps a connection to every coordinator it was given, all the time, and is silent on
+//! each until it is invited there: only a leader invites. The invitation of a higher epoch moves the
+//! session to its connection; the others stay open for the next change of leader, which then
+//! costs no handshake. Nothing is killed for a change of leader: deadlines rest on beats that were
+//! acknowledged, whoever did it. `connections` says more.
 
 mod connections;
 mod environment;
@@ -27,7 +29,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
@@ -104,7 +106,12 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// One connection to a coordinator, numbered by the shell; a later one has a higher number.
+/// One of the coordinators that this agent was given, by its place among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CoordinatorId(pub usize);
+
+/// One connection to a coordinator, numbered by the shell; a later one has a higher number,
+/// whichever coordinator it is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
@@ -115,8 +122,8 @@ pub enum Action {
         connection: ConnectionId,
         message: AgentMessage,
     },
-    /// Close this connection; the core already counts it as gone. If [`Agent::is_connected`]
-    /// is then false, dial again after [`DisconnectReason::pause`].
+    /// Close this connection; the core already counts it as gone. If [`Agent::has_line_to`] says
+    /// no of its coordinator then, dial that again after [`DisconnectReason::pause`].
     Disconnect {
         connection: ConnectionId,
         reason: DisconnectReason,
@@ -174,12 +181,14 @@ pub struct Agent {
     finished: Finished,
     /// No living attempt's deadline lies before this.
     earliest_deadline: BootMs,
+    /// All connections that are open.
+    lines: BTreeMap<ConnectionId, Line>,
+    /// The one that is attached on, or is to be.
     current: Option<Connection>,
-    older: BTreeSet<ConnectionId>,
+    /// The highest that was heard of.
     epoch: Option<Epoch>,
-    nonce: Option<Nonce>,
-    /// Asked for the nonce while the newest connection is still waiting for its own.
-    nonce_asked_by: Option<ConnectionId>,
+    /// What this process was given last, on whichever connection.
+    nonces: VecDeque<Nonce>,
     stopping: bool,
     disk_full: Option<DiskFull>,
     actions: VecDeque<Action>,
@@ -210,12 +219,31 @@ struct Ended {
     tail_pending: bool,
 }
 
+/// An open connection, whether it is in use or not.
+#[derive(Debug)]
+struct Line {
+    coordinator: CoordinatorId,
+    word: Word,
+}
+
+/// What was said on a connection in the newest reign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    /// Nothing: whoever is there does not lead, or not yet.
+    Awaited,
+    /// It may be attached on.
+    Invited(Nonce),
+    /// It is attached on, or was. A connection attaches once in a reign.
+    Used,
+}
+
 #[derive(Debug)]
 struct Connection {
     id: ConnectionId,
-    /// Last time anything was heard on it, or when it was made.
+    epoch: Epoch,
+    nonce: Nonce,
+    /// Last time anything was heard on it, or when it was invited.
     heard: BootMs,
-    nonce_given: bool,
     link: Link,
 }
 
@@ -246,11 +274,10 @@ impl Agent {
             ended: BTreeMap::new(),
             finished: Finished::default(),
             earliest_deadline: BootMs(i64::MAX),
+            lines: BTreeMap::new(),
             current: None,
-            older: BTreeSet::new(),
             epoch: None,
-            nonce: None,
-            nonce_asked_by: None,
+            nonces: VecDeque::new(),
             stopping: false,
             disk_full: None,
             actions: VecDeque::new(),
@@ -282,9 +309,13 @@ impl Agent {
             .map_or(BootMs(i64::MAX), |since| since + SUPERVISOR_AWAY_MAX)
     }
 
-    /// Whether there is a connection to attach on or to work with.
-    pub fn is_connected(&self) -> bool {
-        self.current.is_some()
+    /// Whether there is a connection to this coordinator that is attached on, or may be: where there
+    /// is none it is to be dialled.
+    pub fn has_line_to(&self, coordinator: CoordinatorId) -> bool {
+        let current = self.current.as_ref().map(|c| c.id);
+        self.lines.iter().any(|(&id, line)| {
+            line.coordinator == coordinator && (line.word != Word::Used || current == Some(id))
+        })
     }
 
     /// The agent is to stop: takes no more, and leaves what runs to the supervisor.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use protocol::attempt::{AttemptOutcome, Exit, Limits, Trigger, Work};
 use protocol::message::{
-    AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Nonce,
-    Receipt,
+    AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Hello,
+    Nonce, PROTOCOL_VERSION, Receipt,
 };
 use protocol::output::{HEADER_BYTES, Mark, Record, Stream, Wanted};
 use protocol::{DurationMs, Epoch, ExecutionId, RunId, SessionId, Token, WallMs};
@@ -38,7 +38,12 @@ fn listen(home: &Home) -> Listener {
     issue(Role::Agent, "host-1", &home.path().join("identity"));
     let control = home.path().join("control");
     issue(Role::Coordinator, "control-1", &control);
-    let identity = Identity::load(&control).unwrap();
+    listen_too(home)
+}
+
+/// The listener of one more coordinator of the same cluster.
+fn listen_too(home: &Home) -> Listener {
+    let identity = Identity::load(&home.path().join("control")).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     Listener::bind(any, &identity, Role::Agent).unwrap()
 }
@@ -49,42 +54,54 @@ struct Conversation {
     sender: ControlSender,
     receiver: ControlReceiver,
     session: SessionId,
+    epoch: Epoch,
 }
 
 impl Conversation {
     /// Waits for the agent to connect, and accepts its attach.
     async fn begin(listener: &Listener, session: i64) -> (Conversation, Attach) {
+        let mut conversation = Conversation::warm(listener, session).await;
+        let attach = conversation.invite(Epoch(1)).await;
+        (conversation, attach)
+    }
+
+    /// Waits for the agent to connect, and says nothing.
+    async fn warm(listener: &Listener, session: i64) -> Conversation {
         let begin = async {
             let incoming = listener.accept().await.unwrap();
             let (peer, connection) = incoming.handshake().await.unwrap();
             assert_eq!(peer.name.as_str(), "host-1");
-            let (sender, receiver) = connection.accept_control().await.unwrap();
+            let (sender, mut receiver) = connection.accept_control().await.unwrap();
+            let hello: Hello = receiver.receive().await.unwrap().unwrap();
+            assert_eq!(hello.protocol_version, PROTOCOL_VERSION);
             (connection, sender, receiver)
         };
         let (connection, sender, receiver) = tokio::time::timeout(PATIENCE, begin).await.unwrap();
-        let mut conversation = Conversation {
+        Conversation {
             connection,
             sender,
             receiver,
             session: SessionId(session),
-        };
-        let AgentMessage::Attach(attach) = conversation.hears().await else {
+            epoch: Epoch(0),
+        }
+    }
+
+    /// Leads from now on, and accepts the agent's attach.
+    async fn invite(&mut self, epoch: Epoch) -> Attach {
+        self.epoch = epoch;
+        let nonce = Nonce(self.session.0.unsigned_abs());
+        self.says(CoordinatorBody::NonceGiven { nonce }).await;
+        let AgentMessage::Attach(attach) = self.hears().await else {
             panic!("an attach comes first");
         };
-        let nonce = Nonce(session.unsigned_abs());
-        conversation
-            .says(CoordinatorBody::NonceGiven { nonce })
-            .await;
-        let session = conversation.session;
-        let kill = vec![];
-        conversation
-            .says(CoordinatorBody::Attached { session, kill })
-            .await;
-        (conversation, attach)
+        assert_eq!(attach.nonce, nonce);
+        let (session, kill) = (self.session, vec![]);
+        self.says(CoordinatorBody::Attached { session, kill }).await;
+        attach
     }
 
     async fn says(&mut self, body: CoordinatorBody) {
-        let epoch = Epoch(1);
+        let epoch = self.epoch;
         let message = CoordinatorMessage { epoch, body };
         self.sender.send(&message).await.unwrap();
     }
@@ -310,6 +327,43 @@ async fn a_stopped_agent_leaves_its_attempts_and_the_next_one_finds_them() {
         assert_eq!(receipt.end.outcome, AttemptOutcome::Cancelled);
         assert!(!is_alive(pid));
     }
+}
+
+#[tokio::test]
+async fn a_change_of_leader_moves_the_session_and_interrupts_nothing() {
+    let home = Home::new();
+    let (one, other) = (listen(&home), listen_too(&home));
+    let addresses = [&one, &other].map(|listener| listener.local_addr().to_string());
+    let _supervisor = home.start();
+    let _agent = home.start_agent(&addresses.join(" "));
+    let mut leader = Conversation::warm(&one, 1).await;
+    let mut standby = Conversation::warm(&other, 2).await;
+    assert!(leader.invite(Epoch(3)).await.attempts.is_empty());
+    leader.starts(10, "echo pid=$$; exec sleep 1000").await;
+    leader.hears_started(10).await;
+    wait_for("the process", || home.output_of(10).contains("pid="));
+    let pid = home.pid_in_output(10);
+
+    // The standby leads now, over a connection that was there; then the first one again.
+    let before = standby.invite(Epoch(7)).await;
+    assert_eq!(before.attempts, [Token(10)]);
+    standby.hears_started(10).await;
+    leader.session = SessionId(3);
+    let after = leader.invite(Epoch(9)).await;
+    assert_eq!(after.attempts, [Token(10)]);
+    assert_eq!(after.agent_incarnation, before.agent_incarnation);
+    leader.hears_started(10).await;
+
+    // The standby is restarted, and the agent is back before anybody needs it.
+    standby.connection.close("the test goes on");
+    let _standby = Conversation::warm(&other, 4).await;
+    assert!(is_alive(pid));
+    let (session, token) = (leader.session, Token(10));
+    leader
+        .says(CoordinatorBody::Cancel { session, token })
+        .await;
+    let receipt = leader.hears_receipt().await;
+    assert_eq!(receipt.end.outcome, AttemptOutcome::Cancelled);
 }
 
 #[tokio::test]

@@ -27,7 +27,8 @@ use protocol::{BootMs, DurationMs, Token};
 
 /// Names the supervisor's directory to a process that is to be a supervisor.
 const SUPERVISOR: &str = "MATINS_TEST_SUPERVISOR";
-/// Names the home and the coordinator's address to a process that is to be an agent.
+/// Names the home, and the coordinators' addresses with a blank between them, to a process that is
+/// to be an agent.
 const AGENT: &str = "MATINS_TEST_AGENT";
 const COORDINATOR: &str = "MATINS_TEST_COORDINATOR";
 /// Names the file that a supervisor tells the size of its heap in.
@@ -49,9 +50,10 @@ pub(crate) fn become_what_was_asked_for() {
         agent::supervisor::run(agent::supervisor::Options { directory }).unwrap();
     } else if let Ok(home) = std::env::var(AGENT) {
         let home = PathBuf::from(home);
+        let coordinators = std::env::var(COORDINATOR).unwrap();
         let options = agent::Options {
             identity_directory: home.join("identity"),
-            coordinator: std::env::var(COORDINATOR).unwrap(),
+            coordinators: coordinators.split(' ').map(str::to_owned).collect(),
             supervisor_directory: home.join("supervisor"),
             data_directory: home.clone(),
             slots: 4,

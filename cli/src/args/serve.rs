@@ -97,9 +97,10 @@ pub(crate) struct RunAgent {
     /// Directory with ca.pem, cert.pem and key.pem
     #[arg(long, value_name = "DIR")]
     pub(crate) identity: PathBuf,
-    /// Where the coordinator listens for agents, UDP
-    #[arg(long, value_name = "HOST:PORT")]
-    pub(crate) coordinator: String,
+    /// Where a coordinator listens for agents, UDP; given once for each of them. The
+    /// agent works for whichever leads
+    #[arg(long = "coordinator", value_name = "HOST:PORT", required = true)]
+    pub(crate) coordinators: Vec<String>,
     /// Directory of the supervisor that runs on this host
     #[arg(long, value_name = "DIR")]
     pub(crate) supervisor: PathBuf,

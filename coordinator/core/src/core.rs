@@ -542,7 +542,7 @@ impl Core {
         self.tell_of_clock_behind(now);
         // What the ledger did not take from the leader before, it may take from this one.
         self.settle_alerts(AlertKind::CommandRefused, Over::AllBut(Vec::new()), now);
-        self.attach_those_who_wait(now);
+        self.invite_all();
     }
 
     fn tell_of_unreadable_jobs(&mut self, now: Now) {

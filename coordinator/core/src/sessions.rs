@@ -1,18 +1,19 @@
 //! Connections, and who is attached on which.
 //!
-//! An agent attaches on every new connection; the committed attach is its session. What happens
-//! when its identity already has another connection stands in `challenge`.
+//! An agent is silent on a connection until it is invited there, which is done when both the
+//! connection and the reign are there. It attaches with the nonce of the invitation; the committed attach is its
+//! session. So connections may outlive reigns: what an agent says for an earlier one names another
+//! nonce, or another session. What happens when its identity already has another connection
+//! stands in `challenge`.
 
 mod challenge;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use ledger::command::{AttachAgent, Command, EndSession, Finish, MarkStarted};
 use ledger::{AgentRow, Cordon, Done, Owed, Refusal, WorkingSet};
 use protocol::lease::{QUIET_HOST, SESSION_END};
-use protocol::message::{
-    AgentMessage, Attach, CoordinatorBody, LABELS_MAX, Nonce, PROTOCOL_VERSION, SLOTS_MAX,
-};
+use protocol::message::{AgentMessage, Attach, CoordinatorBody, LABELS_MAX, Nonce, SLOTS_MAX};
 use protocol::{AgentId, AgentName, BootMs, Lifetime, Now, Rule, SessionId, Token};
 
 use crate::core::{ConnId, Core, Effect, Flight};
@@ -33,16 +34,12 @@ struct Conn {
     name: AgentName,
     nonce: Nonce,
     phase: Phase,
-    /// The nonces that it was asked to repeat, the newest last.
-    questions: VecDeque<Nonce>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Connected, nothing said yet.
+    /// Connected, and invited as far as the reign has begun.
     Fresh,
-    /// Attach arrived before this core's reign had begun.
-    AwaitingReign(Arrived),
     /// Another connection of this identity is being asked for the nonce.
     Challenging {
         arrived: Arrived,
@@ -156,7 +153,8 @@ impl Sessions {
 }
 
 impl Core {
-    /// A new connection, whose certificate names this agent. `nonce` is freshly drawn.
+    /// A connection, whose certificate names this agent: a new one, or one that was open when this
+    /// core was made. `nonce` is freshly drawn for this connection and this core.
     pub fn handle_connected(
         &mut self,
         conn: ConnId,
@@ -173,9 +171,20 @@ impl Core {
                 name,
                 nonce,
                 phase: Phase::Fresh,
-                questions: VecDeque::new(),
             },
         );
+        if self.epoch().is_some() {
+            self.send(conn, CoordinatorBody::NonceGiven { nonce });
+        }
+    }
+
+    /// The reign has begun: whoever is there may attach.
+    pub(crate) fn invite_all(&mut self) {
+        let conns = self.sessions.conns.iter();
+        let all: Vec<(ConnId, Nonce)> = conns.map(|(&id, conn)| (id, conn.nonce)).collect();
+        for (conn, nonce) in all {
+            self.send(conn, CoordinatorBody::NonceGiven { nonce });
+        }
     }
 
     pub fn handle_disconnected(&mut self, conn: ConnId, now: Now) {
@@ -200,7 +209,9 @@ impl Core {
         if self.sessions.conns.contains_key(&conn) {
             match message {
                 AgentMessage::Attach(attach) => self.handle_attach(conn, attach, now),
-                AgentMessage::NonceAnswer { nonce } => self.handle_nonce(conn, nonce, now),
+                AgentMessage::NonceAnswer { nonce, mine } => {
+                    self.handle_nonce(conn, nonce, mine, now);
+                }
                 AgentMessage::Heartbeat(beat) => self.handle_heartbeat(conn, beat, now),
                 AgentMessage::Started(started) => {
                     if let Some(agent_id) = self.speaker(conn) {
@@ -228,21 +239,6 @@ impl Core {
             }
         }
         self.stir(now);
-    }
-
-    pub(crate) fn attach_those_who_wait(&mut self, now: Now) {
-        let waiting: Vec<(ConnId, Arrived)> = self
-            .sessions
-            .conns
-            .iter()
-            .filter_map(|(&id, conn)| match &conn.phase {
-                Phase::AwaitingReign(arrived) => Some((id, arrived.clone())),
-                _ => None,
-            })
-            .collect();
-        for (conn, arrived) in waiting {
-            self.attach(conn, arrived, now);
-        }
     }
 
     /// Challenges nobody answered, and sessions nobody has heard of.
@@ -408,24 +404,24 @@ impl Core {
     }
 
     fn handle_attach(&mut self, conn: ConnId, attach: Attach, now: Now) {
+        let Some(entry) = self.sessions.conns.get(&conn) else {
+            return;
+        };
+        if attach.nonce != entry.nonce {
+            // It answers the invitation of an earlier reign, and that of this one is on its way.
+            return;
+        }
         if let Some(reason) = unacceptable(&attach) {
             return self.refuse(conn, &reason);
+        }
+        if !matches!(entry.phase, Phase::Fresh) {
+            return self.refuse(conn, "a connection attaches once");
         }
         let arrived = Arrived {
             attach,
             at: now.boot,
         };
-        let Some(entry) = self.sessions.conns.get(&conn) else {
-            return;
-        };
-        if !matches!(entry.phase, Phase::Fresh) {
-            return self.refuse(conn, "a connection attaches once");
-        }
-        if self.epoch().is_some() {
-            self.attach(conn, arrived, now);
-        } else {
-            self.set_phase(conn, Phase::AwaitingReign(arrived));
-        }
+        self.attach(conn, arrived, now);
     }
 
     fn propose_attach(&mut self, conn: ConnId, arrived: Arrived, now: Now) {
@@ -536,13 +532,6 @@ impl Core {
 }
 
 fn unacceptable(attach: &Attach) -> Option<String> {
-    if attach.protocol_version != PROTOCOL_VERSION {
-        return Some(format!(
-            "the agent speaks protocol {}, this coordinator {PROTOCOL_VERSION}; \
-             run the same release on both",
-            attach.protocol_version
-        ));
-    }
     if !(1..=SLOTS_MAX).contains(&attach.slots) {
         return Some(format!(
             "{} slots: an agent offers 1 to {SLOTS_MAX}",

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Work};
 use protocol::message::{
     AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Heartbeat,
-    Incarnation, PROTOCOL_VERSION, Receipt, Started,
+    Hello, Incarnation, Nonce, PROTOCOL_VERSION, Receipt, Started,
 };
 use protocol::output::Wanted;
 use protocol::{DurationMs, SessionId, Token, WallMs};
@@ -54,9 +54,9 @@ pub(crate) enum Heard {
     Closed(String),
 }
 
-pub(crate) fn attach_message(slots: u32, attempts: Vec<Token>) -> Attach {
+fn attach_message(nonce: Nonce, slots: u32, attempts: Vec<Token>) -> Attach {
     Attach {
-        protocol_version: PROTOCOL_VERSION,
+        nonce,
         boot_id: "boot-1".to_owned(),
         agent_incarnation: Incarnation(1),
         supervisor_incarnation: Incarnation(2),
@@ -77,7 +77,7 @@ impl FakeAgent {
         slots: u32,
     ) -> FakeAgent {
         let mut agent = FakeAgent::connect(house, coordinator, name);
-        agent.say(AgentMessage::Attach(attach_message(slots, Vec::new())));
+        agent.follow_invitation(slots, Vec::new());
         agent.session = agent.hear("to be attached", |body| match body {
             CoordinatorBody::Attached { session, kill } => {
                 assert_eq!(kill, []);
@@ -88,7 +88,7 @@ impl FakeAgent {
         agent
     }
 
-    /// Connects and says nothing.
+    /// Connects, and says nothing but hello.
     pub(crate) fn connect(house: &House, coordinator: &Coordinator, name: &str) -> FakeAgent {
         let identity = house.agent_identity(name);
         let address = coordinator.agents_address;
@@ -110,6 +110,16 @@ impl FakeAgent {
             outputs,
             _thread: thread,
         }
+    }
+
+    /// Waits to be invited, and asks to be attached; answers the nonce.
+    pub(crate) fn follow_invitation(&self, slots: u32, attempts: Vec<Token>) -> Nonce {
+        let nonce = self.hear("the invitation", |body| match body {
+            CoordinatorBody::NonceGiven { nonce } => Some(nonce),
+            _ => None,
+        });
+        self.say(AgentMessage::Attach(attach_message(nonce, slots, attempts)));
+        nonce
     }
 
     pub(crate) fn say(&self, message: AgentMessage) {
@@ -234,6 +244,9 @@ async fn live(
     outputs: Arc<Outputs>,
 ) {
     let (mut sender, mut receiver) = connection.open_control().await.unwrap();
+    let protocol_version = PROTOCOL_VERSION;
+    // Where the connection is over, its end is heard below.
+    let _ = sender.send(&Hello { protocol_version }).await;
     let bulk = tokio::spawn(serve_outputs(connection.clone(), outputs));
     let mut deaf = false;
     loop {

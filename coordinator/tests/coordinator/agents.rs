@@ -1,10 +1,10 @@
 //! What agents may do, and what it costs them alone.
 
 use protocol::Token;
-use protocol::message::{AgentMessage, Attach, CoordinatorBody};
+use protocol::message::{AgentMessage, CoordinatorBody};
 use serde_json::json;
 
-use crate::agent::{FakeAgent, attach_message};
+use crate::agent::FakeAgent;
 use crate::house::{House, YEARLY, manifest, wait_for};
 
 #[test]
@@ -70,7 +70,7 @@ fn a_revoked_agent_is_shut_out_and_a_person_sees_it() {
     let end = agent.hear_end();
     assert!(end.contains("revoked"), "{end}");
     let again = FakeAgent::connect(&house, &coordinator, "host-1");
-    again.say(AgentMessage::Attach(attach_message(8, Vec::new())));
+    again.follow_invitation(8, Vec::new());
     let end = again.hear_end();
     assert!(end.contains("its key was copied"), "{end}");
 
@@ -86,22 +86,14 @@ fn a_revoked_agent_is_shut_out_and_a_person_sees_it() {
 fn an_attach_that_cannot_be_accepted_is_told_why() {
     let house = House::new();
     let coordinator = house.start();
-    for attach in [
-        attach_message(0, Vec::new()),
-        Attach {
-            protocol_version: 99,
-            ..attach_message(8, Vec::new())
-        },
-    ] {
-        let agent = FakeAgent::connect(&house, &coordinator, "host-1");
-        agent.say(AgentMessage::Attach(attach));
-        let reason = agent.hear("a refusal", |body| match body {
-            CoordinatorBody::AttachRefused { reason } => Some(reason),
-            _ => None,
-        });
-        let end = agent.hear_end();
-        assert!(end.contains(&reason), "{end:?} names {reason:?}");
-    }
+    let agent = FakeAgent::connect(&house, &coordinator, "host-1");
+    agent.follow_invitation(0, Vec::new());
+    let reason = agent.hear("a refusal", |body| match body {
+        CoordinatorBody::AttachRefused { reason } => Some(reason),
+        _ => None,
+    });
+    let end = agent.hear_end();
+    assert!(end.contains(&reason), "{end:?} names {reason:?}");
 }
 
 #[test]
@@ -110,15 +102,11 @@ fn a_second_attach_asks_the_first_connection_and_takes_its_place() {
     let coordinator = house.start();
     let old = FakeAgent::attach(&house, &coordinator, "host-1", 8);
     let new = FakeAgent::connect(&house, &coordinator, "host-1");
-    new.say(AgentMessage::Attach(attach_message(8, vec![Token(77)])));
-    let nonce = new.hear("the nonce", |body| match body {
-        CoordinatorBody::NonceGiven { nonce } => Some(nonce),
-        _ => None,
-    });
+    let nonce = new.follow_invitation(8, vec![Token(77)]);
     old.hear("the question", |body| {
-        (body == CoordinatorBody::NonceQuery).then_some(())
+        (body == CoordinatorBody::NonceQuery { nonce }).then_some(())
     });
-    old.say(AgentMessage::NonceAnswer { nonce: Some(nonce) });
+    old.say(AgentMessage::NonceAnswer { nonce, mine: true });
     let kill = new.hear("to be attached", |body| match body {
         CoordinatorBody::Attached { kill, .. } => Some(kill),
         _ => None,
@@ -154,10 +142,6 @@ fn an_agent_has_only_so_many_connections() {
     let agents: Vec<FakeAgent> = (0..9)
         .map(|_| FakeAgent::connect(&house, &coordinator, "host-1"))
         .collect();
-    for agent in &agents {
-        // A stream is noticed when something is sent on it; the core passes this over.
-        agent.say(AgentMessage::NonceAnswer { nonce: None });
-    }
     let end = wait_for("the ninth to be sent away", || {
         agents.iter().find_map(FakeAgent::ended_with)
     });

@@ -3,10 +3,10 @@
 use protocol::RunState;
 use protocol::api::{Agent, Alert, JobDetail, Run, RunAnswer, RunDetail, Status};
 use protocol::attempt::{AttemptOutcome, Exit, Trigger};
-use protocol::message::{AgentMessage, CoordinatorBody};
+use protocol::message::CoordinatorBody;
 use serde_json::json;
 
-use crate::agent::{End, FakeAgent, attach_message};
+use crate::agent::{End, FakeAgent};
 use crate::house::{Coordinator, House, YEARLY, manifest, wait_for};
 use crate::outputs::printed;
 
@@ -257,7 +257,7 @@ fn a_host_that_goes_is_offline_and_its_output_out_of_reach() {
 
     // Back again it is attached at once: nobody is left to be asked whether it is a second one.
     let back = FakeAgent::connect(&house, &coordinator, "host-1");
-    back.say(AgentMessage::Attach(attach_message(8, Vec::new())));
+    back.follow_invitation(8, Vec::new());
     let first_word = back.hear("an answer", Some);
     assert!(
         matches!(first_word, CoordinatorBody::Attached { .. }),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::message::{CoordinatorBody, FRAME_BYTES_MAX};
+use protocol::message::{CoordinatorBody, FRAME_BYTES_MAX, Hello, PROTOCOL_VERSION};
 use tokio::task::JoinSet;
 use transport::{CloseReason, Connection, ControlSender, Dialer, Identity, Role};
 
@@ -21,10 +21,11 @@ enum Hostility {
     HalfFrame,
     StreamOfItsOwn,
     ControlEnds,
+    OtherProtocol,
 }
 
 impl Hostility {
-    const ALL: [Hostility; 9] = [
+    const ALL: [Hostility; 10] = [
         Hostility::Silence,
         Hostility::RandomBytes,
         Hostility::TruncatedJson,
@@ -34,6 +35,7 @@ impl Hostility {
         Hostility::HalfFrame,
         Hostility::StreamOfItsOwn,
         Hostility::ControlEnds,
+        Hostility::OtherProtocol,
     ];
 
     const fn answer(self) -> &'static str {
@@ -44,6 +46,7 @@ impl Hostility {
             Hostility::ByteASecond | Hostility::HalfFrame => " 10 s",
             Hostility::StreamOfItsOwn => "a stream that nobody asked for",
             Hostility::ControlEnds => "the agent ended it",
+            Hostility::OtherProtocol => "the agent speaks protocol 99, this coordinator",
         }
     }
 
@@ -56,6 +59,10 @@ impl Hostility {
             Hostility::RandomBytes => (0..2_000u32).map(|n| (n * 167 % 251) as u8 | 1).collect(),
             Hostility::TruncatedJson => {
                 let json = br#"{"attach":{"boot_id":"#;
+                [&header(json.len() as u32)[..], json].concat()
+            }
+            Hostility::OtherProtocol => {
+                let json = br#"{"protocol_version":99,"and":"whatever comes with it"}"#;
                 [&header(json.len() as u32)[..], json].concat()
             }
             Hostility::TooLong => header(FRAME_BYTES_MAX as u32 + 1).to_vec(),
@@ -73,7 +80,8 @@ impl Hostility {
             Hostility::HalfFrame => [&header(100)[..], b"{\"type\""].concat(),
             Hostility::StreamOfItsOwn => {
                 let mut streams = Vec::new();
-                control.send_unframed(&header(100)).await.unwrap();
+                let protocol_version = PROTOCOL_VERSION;
+                control.send(&Hello { protocol_version }).await.unwrap();
                 while let Ok((mut sender, receiver)) = connection.open_bulk().await {
                     let _ = sender.send(&"hello").await;
                     streams.push((sender, receiver));

@@ -11,9 +11,7 @@ use coordinator_core::{Config, ConnId, Core, Effect, Request, RequestId};
 use jobs::Manifest;
 use ledger::command::PutJob;
 use ledger::{Command, Proposal, Store};
-use protocol::message::{
-    AgentMessage, Attach, CoordinatorBody, Incarnation, Nonce, PROTOCOL_VERSION, Receipt,
-};
+use protocol::message::{AgentMessage, Attach, CoordinatorBody, Incarnation, Nonce, Receipt};
 use protocol::{BootMs, DurationMs, JobName, Lifetime, Now, Rules, Token, WallMs};
 
 use crate::job::success;
@@ -110,7 +108,7 @@ impl Scheduler {
         self.core
             .handle_connected(conn, name, FOR_EVER, Nonce(conn.0), self.now);
         let attach = Attach {
-            protocol_version: PROTOCOL_VERSION,
+            nonce: Nonce(conn.0),
             boot_id: "boot".to_owned(),
             agent_incarnation: Incarnation(1),
             supervisor_incarnation: Incarnation(1),

@@ -437,7 +437,9 @@ fn brief_up(host: usize, message: &AgentMessage) -> String {
                 receipt.token, receipt.end.outcome
             )
         }
-        AgentMessage::NonceAnswer { nonce } => format!("host {host} -> nonce {nonce:?}"),
+        AgentMessage::NonceAnswer { nonce, mine } => {
+            format!("host {host} -> {nonce:?} is mine: {mine}")
+        }
     }
 }
 

@@ -25,7 +25,7 @@ impl Agent {
         if self.rules.on(Rule::EpochChecked) && self.epoch.is_some_and(|e| message.epoch < e) {
             return;
         }
-        self.epoch = self.epoch.max(Some(message.epoch));
+        self.note_epoch(message.epoch);
         let is_current = match &mut self.current {
             Some(current) if current.id == connection => {
                 current.heard = now.boot;
@@ -35,12 +35,14 @@ impl Agent {
         };
         let is_start = matches!(message.body, CoordinatorBody::Start { .. });
         let obeyed_anyway = is_start && !self.rules.on(Rule::LateStartRefused);
-        if !is_current && !self.older.contains(&connection) && !obeyed_anyway {
+        if !self.lines.contains_key(&connection) && !obeyed_anyway {
             return;
         }
         match message.body {
-            CoordinatorBody::NonceGiven { nonce } => self.handle_nonce(connection, nonce),
-            CoordinatorBody::NonceQuery => self.handle_nonce_query(connection),
+            CoordinatorBody::NonceGiven { nonce } => {
+                self.handle_invitation(connection, message.epoch, nonce, now);
+            }
+            CoordinatorBody::NonceQuery { nonce } => self.answer_for(nonce, connection),
             CoordinatorBody::ReceiptAck { token } => self.handle_receipt_ack(token),
             body if is_current || obeyed_anyway => self.handle_command(body, now),
             // Commands and promises of a session that the attach under way puts an end to.
@@ -83,7 +85,7 @@ impl Agent {
                 }
             }
             CoordinatorBody::NonceGiven { .. }
-            | CoordinatorBody::NonceQuery
+            | CoordinatorBody::NonceQuery { .. }
             | CoordinatorBody::ReceiptAck { .. } => {}
         }
     }
@@ -119,9 +121,7 @@ impl Agent {
         for token in held {
             self.send_receipt(token);
         }
-        for old in std::mem::take(&mut self.older) {
-            self.disconnect(old, DisconnectReason::Superseded);
-        }
+        self.leave_older_lines();
     }
 
     pub(super) fn handle_ack(&mut self, session: SessionId, beat: u64, live: &[Token], now: Now) {

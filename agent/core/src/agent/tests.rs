@@ -4,6 +4,7 @@ use protocol::message::{CoordinatorBody, CoordinatorMessage};
 use protocol::supervisor::{End, Held, SpawnFault};
 use protocol::{ExecutionId, RunId};
 
+mod lines;
 mod promises;
 
 use super::*;
@@ -12,6 +13,9 @@ const TAKEOVER: DurationMs = TAKEOVER_DEFAULT;
 const SESSION: SessionId = SessionId(500);
 const FIRST: ConnectionId = ConnectionId(1);
 const SECOND: ConnectionId = ConnectionId(2);
+const THIRD: ConnectionId = ConnectionId(3);
+const CONTROL: CoordinatorId = CoordinatorId(0);
+const STANDBY: CoordinatorId = CoordinatorId(1);
 
 /// Restated from the design, not taken from the code: send time plus takeover time, minus 1 %
 /// and half a second and the kill grace.
@@ -74,7 +78,7 @@ impl Host {
         let mut host = Host::new(rules);
         host.agent
             .handle_supervisor_up(table(1, vec![]), host.now());
-        host.agent.handle_connected(FIRST, host.now());
+        host.connects(FIRST);
         host.says(attached(&[]));
         host.actions();
         host
@@ -87,6 +91,12 @@ impl Host {
         host.agent.handle_supervisor(launched(10), host.now());
         host.actions();
         host
+    }
+
+    /// Connected to the leader and invited there.
+    fn connects(&mut self, connection: ConnectionId) {
+        self.agent.handle_connected(connection, CONTROL, self.now());
+        self.says_in(5, connection, invitation(connection.0));
     }
 
     fn now(&self) -> Now {
@@ -196,6 +206,16 @@ fn ended(token: i64, end: End) -> Event {
         token: Token(token),
         end,
     }
+}
+
+fn invitation(nonce: u64) -> CoordinatorBody {
+    let nonce = Nonce(nonce);
+    CoordinatorBody::NonceGiven { nonce }
+}
+
+fn nonce_query(nonce: u64) -> CoordinatorBody {
+    let nonce = Nonce(nonce);
+    CoordinatorBody::NonceQuery { nonce }
 }
 
 fn attached(kill: &[i64]) -> CoordinatorBody {
@@ -316,7 +336,7 @@ fn life_is_the_arithmetic_that_both_ends_agreed_on() {
 #[test]
 fn an_attach_needs_a_connection_and_the_supervisors_table() {
     let mut host = Host::new(Rules::all());
-    host.agent.handle_connected(FIRST, host.now());
+    host.connects(FIRST);
     assert_eq!(host.actions(), []);
     let end = ended_end(None, Exit::Code(0));
     let mut done = held(4, 0);
@@ -454,7 +474,7 @@ fn starts_and_what_refuses_them() {
         ),
         row(
             "attach in flight",
-            |h| h.agent.handle_connected(SECOND, h.now()),
+            |h| h.connects(SECOND),
             start(10, 0),
             false,
             false,
@@ -582,7 +602,7 @@ fn lower_epochs_are_not_obeyed() {
         (Rules::without(Rule::EpochChecked), true),
     ] {
         let mut host = Host::running(rules);
-        host.says_in(6, FIRST, CoordinatorBody::NonceQuery);
+        host.says_in(6, FIRST, nonce_query(77));
         host.actions();
         let cancel = CoordinatorBody::Cancel {
             session: SESSION,
@@ -602,7 +622,7 @@ fn a_new_attach_lists_and_renews_what_lives_and_kills_what_is_not_current() {
     host.agent.handle_disconnected(FIRST, host.now());
     host.actions();
     host.pass(30_000);
-    host.agent.handle_connected(SECOND, host.now());
+    host.connects(SECOND);
     let sent = host.boot;
     assert_eq!(attaches(host.actions()), [vec![10, 11]]);
     host.pass(700);
@@ -626,7 +646,7 @@ fn receipts_are_resent_after_every_attach_until_acknowledged_and_then_forgotten(
     host.agent.handle_supervisor(ended(10, end), host.now());
     assert_eq!(receipts(host.actions()), [(10, Succeeded)]);
     host.agent.handle_disconnected(FIRST, host.now());
-    host.agent.handle_connected(SECOND, host.now());
+    host.connects(SECOND);
     assert_eq!(attaches(host.actions()), [vec![10]]);
     host.says_in(5, SECOND, attached(&[]));
     assert_eq!(receipts(host.actions()), [(10, Succeeded)]);
@@ -667,7 +687,7 @@ fn without_the_rule_a_receipt_is_said_once() {
     let actions = host.actions();
     assert_eq!(forgets(&actions), [10]);
     assert_eq!(receipts(actions), [(10, Succeeded)]);
-    host.agent.handle_connected(SECOND, host.now());
+    host.connects(SECOND);
     host.says_in(5, SECOND, attached(&[]));
     assert_eq!(receipts(host.actions()), []);
 }
@@ -719,7 +739,7 @@ fn an_agent_that_was_restarted_goes_on_with_what_the_supervisor_holds() {
     let actions = host.actions();
     assert_eq!(kills(&actions), [(11, LeaseLost)]);
     host.agent.handle_tail(Token(12), String::new(), host.now());
-    host.agent.handle_connected(FIRST, host.now());
+    host.connects(FIRST);
     let sent = host.boot;
     assert_eq!(attaches(host.actions()), [vec![10, 11, 12]]);
     host.says(attached(&[]));
@@ -741,8 +761,8 @@ fn a_supervisor_that_was_replaced_forces_a_new_attach_with_its_own_table() {
             reason: DisconnectReason::SupervisorReplaced
         }]
     );
-    assert!(!host.agent.is_connected());
-    host.agent.handle_connected(SECOND, host.now());
+    assert!(!host.agent.has_line_to(CONTROL));
+    host.connects(SECOND);
     let told = messages(host.actions());
     let [(SECOND, AgentMessage::Attach(attach))] = &told[..] else {
         panic!("{told:?}");
@@ -780,7 +800,7 @@ fn a_supervisor_that_hangs_ends_the_session_and_its_next_word_is_answered_with_a
     let mut host = Host::running(Rules::all());
     host.hung = true;
     let asked = host.boot + HEARTBEAT.0;
-    while host.agent.is_connected() {
+    while host.agent.has_line_to(CONTROL) {
         host.boot = host.agent.poll_timeout().unwrap().0;
         host.agent.handle_tick(host.now());
         // The coordinator is there all the while.
@@ -799,7 +819,7 @@ fn a_supervisor_that_hangs_ends_the_session_and_its_next_word_is_answered_with_a
         reason: DisconnectReason::SupervisorAway,
     }));
     // Nobody attaches on what it said before.
-    host.agent.handle_connected(ConnectionId(2), host.now());
+    host.connects(ConnectionId(2));
     assert_eq!(host.actions(), []);
     host.agent.handle_supervisor(Event::Pong, host.now());
     assert_eq!(host.actions(), [Action::Supervise(Request::Hello)]);
@@ -837,7 +857,7 @@ fn silence_of_three_beats_ends_a_connection() {
         }]
     );
     // An attach that nobody answers ends the same way.
-    host.agent.handle_connected(SECOND, host.now());
+    host.connects(SECOND);
     host.actions();
     assert_eq!(
         host.agent.poll_timeout(),
@@ -868,7 +888,7 @@ fn a_supervisor_that_stays_away_ends_the_session_and_nobody_vouches_for_its_atte
     host.agent.handle_supervisor_down(host.now());
     host.pass(QUIET_HOST.0);
     host.agent.handle_tick(host.now());
-    host.agent.handle_connected(SECOND, host.now());
+    host.connects(SECOND);
     host.pass(QUIET_HOST.0);
     host.agent.handle_tick(host.now());
     assert!(attaches(host.actions()).is_empty());
@@ -882,7 +902,7 @@ fn a_refused_attach_is_not_hurried() {
     let mut host = Host::new(Rules::all());
     host.agent
         .handle_supervisor_up(table(1, vec![]), host.now());
-    host.agent.handle_connected(FIRST, host.now());
+    host.connects(FIRST);
     host.actions();
     host.says(CoordinatorBody::AttachRefused {
         reason: "quarantined".to_owned(),
@@ -892,59 +912,6 @@ fn a_refused_attach_is_not_hurried() {
         panic!("{actions:?}");
     };
     assert_eq!(reason.pause(), REFUSED_PAUSE);
-}
-
-#[test]
-fn the_nonce_just_given_is_repeated_on_the_old_connection() {
-    let nonce_given = |n| CoordinatorBody::NonceGiven { nonce: Nonce(n) };
-    let answer = |connection, n| Action::Send {
-        connection,
-        message: AgentMessage::NonceAnswer {
-            nonce: Some(Nonce(n)),
-        },
-    };
-    for query_first in [false, true] {
-        let mut host = Host::new(Rules::all());
-        host.agent
-            .handle_supervisor_up(table(1, vec![]), host.now());
-        host.agent.handle_connected(FIRST, host.now());
-        host.says(nonce_given(1));
-        host.says(attached(&[]));
-        host.agent.handle_connected(SECOND, host.now());
-        host.actions();
-        if query_first {
-            // Two connections keep no order between them.
-            host.says(CoordinatorBody::NonceQuery);
-            assert_eq!(host.actions(), []);
-            host.says_in(5, SECOND, nonce_given(2));
-        } else {
-            host.says_in(5, SECOND, nonce_given(2));
-            host.says(CoordinatorBody::NonceQuery);
-        }
-        assert_eq!(host.actions(), [answer(FIRST, 2)]);
-        host.says_in(5, SECOND, attached(&[]));
-        assert_eq!(
-            host.actions(),
-            [Action::Disconnect {
-                connection: FIRST,
-                reason: DisconnectReason::Superseded
-            }]
-        );
-    }
-    // The new connection breaks before its nonce has come: an older one would read as a clone's.
-    let mut host = Host::attached(Rules::all());
-    host.says(nonce_given(1));
-    host.agent.handle_connected(SECOND, host.now());
-    host.says(CoordinatorBody::NonceQuery);
-    host.actions();
-    host.agent.handle_disconnected(SECOND, host.now());
-    assert_eq!(host.actions(), []);
-
-    // Asked because another process attaches as this one: there is no newer nonce to wait for.
-    let mut host = Host::attached(Rules::all());
-    host.says(nonce_given(3));
-    host.says(CoordinatorBody::NonceQuery);
-    assert_eq!(host.actions(), [answer(FIRST, 3)]);
 }
 
 /// A second agent on the same supervisor took the line, heard the end and let it be forgotten.

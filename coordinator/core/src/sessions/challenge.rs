@@ -1,9 +1,10 @@
 //! One identity, one process: telling a changed network path from a cloned host.
 //!
-//! When an identity that still has a connection attaches on another one, the old is asked for
-//! the nonce given on the new. The same process (its network path changed) repeats it; a process
-//! that answers anything else is a second one under the same certificate, a cloned disk; one that
-//! does not answer within two seconds is gone.
+//! When an identity that still has a connection attaches on another one, the old is asked whether it
+//! was given the nonce of the new. The same process (its network path changed) was, and knows it before it
+//! attaches; a process that was not is a second one under the same certificate, a cloned disk; one that
+//! does not answer within two seconds is gone. Question and answer name the nonce, so an answer that
+//! was long on its way is never taken for that to another question.
 
 use std::ops::Bound;
 
@@ -14,9 +15,6 @@ use protocol::{AgentName, Now, Rule};
 
 use super::{Arrived, Phase};
 use crate::core::{ConnId, Core, Flight};
-
-/// Questions of one connection whose answers may still be on the way.
-const QUESTIONS_KEPT: usize = 8;
 
 impl Core {
     /// Attaches at once, or asks the other connection of this identity first.
@@ -53,19 +51,8 @@ impl Core {
                     },
                 );
                 self.sessions.due = self.sessions.due.min(until);
-                self.send(conn, CoordinatorBody::NonceGiven { nonce });
-                self.ask_for(nonce, asked);
+                self.send(asked, CoordinatorBody::NonceQuery { nonce });
             }
-        }
-    }
-
-    fn ask_for(&mut self, nonce: Nonce, asked: ConnId) {
-        if let Some(entry) = self.sessions.conns.get_mut(&asked) {
-            entry.questions.push_back(nonce);
-            if entry.questions.len() > QUESTIONS_KEPT {
-                entry.questions.pop_front();
-            }
-            self.send(asked, CoordinatorBody::NonceQuery);
         }
     }
 
@@ -74,9 +61,7 @@ impl Core {
         self.sessions
             .conns
             .range((Bound::Excluded(conn), Bound::Unbounded))
-            .any(|(_, c)| {
-                c.name == *name && !matches!(c.phase, Phase::Fresh | Phase::AwaitingReign(_))
-            })
+            .any(|(_, c)| c.name == *name && !matches!(c.phase, Phase::Fresh))
     }
 
     /// Of several connections that attach while one is being asked, the newest counts.
@@ -95,27 +80,20 @@ impl Core {
         }
     }
 
-    pub(super) fn handle_nonce(&mut self, conn: ConnId, answer: Option<Nonce>, now: Now) {
-        let challenger =
-            self.sessions.conns.iter().find(
-                |(_, c)| matches!(c.phase, Phase::Challenging { asked, .. } if asked == conn),
-            );
+    pub(super) fn handle_nonce(&mut self, conn: ConnId, nonce: Nonce, mine: bool, now: Now) {
+        let challenger = self.sessions.conns.iter().find(|(_, c)| {
+            let is_asked = matches!(c.phase, Phase::Challenging { asked, .. } if asked == conn);
+            is_asked && c.nonce == nonce
+        });
         let Some((&challenger, entry)) = challenger else {
+            // Whom it was about has gone, or given way to a newer connection.
             return;
         };
-        let asked_before = |nonce| {
-            let asked = self.sessions.conns.get(&conn);
-            asked.is_some_and(|asked| asked.questions.contains(&nonce))
-        };
-        match answer {
-            Some(nonce) if nonce == entry.nonce => self.accept_challenger(challenger, now),
-            // The process has moved on since: this is its answer to an earlier question, and that
-            // to the last one is still to come.
-            Some(nonce) if asked_before(nonce) => {}
-            _ => {
-                let name = entry.name.clone();
-                self.quarantine(&name, now);
-            }
+        if mine {
+            self.accept_challenger(challenger, now);
+        } else {
+            let name = entry.name.clone();
+            self.quarantine(&name, now);
         }
     }
 

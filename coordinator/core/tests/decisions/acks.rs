@@ -161,7 +161,7 @@ fn work_rests_on_the_last_acknowledged_beat_of_the_session() {
     bench.settle();
     let conn = bench.connect("h1");
     bench.disconnect(host.conn);
-    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(conn, attach(&[]));
     let host = bench.attached(conn).unwrap();
     bench.job("t/c", "");
     bench.run("t/c");

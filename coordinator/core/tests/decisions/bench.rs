@@ -1,6 +1,6 @@
 //! A core with a ledger behind it, and time and quorum in the test's hands.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use coordinator_core::clock::Thresholds;
@@ -12,7 +12,7 @@ use ledger::command::{Command, Fire, Proposal};
 use ledger::{Done, RunState, ShardState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::{
-    AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, PROTOCOL_VERSION, Receipt,
+    AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, Receipt,
 };
 use protocol::{
     AgentId, AgentName, BootMs, DurationMs, JobId, JobName, Lifetime, Now, Rules, RunId, SessionId,
@@ -43,6 +43,8 @@ pub(crate) struct Bench {
     /// Every command that was committed, oldest first.
     pub(crate) log: Vec<Command>,
     said: Vec<(ConnId, CoordinatorBody)>,
+    /// The nonces that were given, each with the invitation to attach.
+    pub(crate) invitations: BTreeMap<ConnId, Nonce>,
     pub(crate) closed: Vec<ConnId>,
     replies: Vec<(RequestId, Result<Done, RequestError>)>,
     ids: u64,
@@ -87,6 +89,7 @@ impl Bench {
             waiting: VecDeque::new(),
             log: Vec::new(),
             said: Vec::new(),
+            invitations: BTreeMap::new(),
             closed: Vec::new(),
             replies: Vec::new(),
             ids: 0,
@@ -137,6 +140,7 @@ impl Bench {
         self.waiting.clear();
         self.rounds.clear();
         self.said.clear();
+        self.invitations.clear();
         self.settle();
     }
 
@@ -213,7 +217,13 @@ impl Bench {
 
     fn take(&mut self, effect: Effect) {
         match effect {
-            Effect::Send { conn, message } => self.said.push((conn, message.body)),
+            Effect::Send { conn, message } => match message.body {
+                CoordinatorBody::NonceGiven { nonce } => {
+                    let before = self.invitations.insert(conn, nonce);
+                    assert_eq!(before, None, "one invitation for a connection in a reign");
+                }
+                body => self.said.push((conn, body)),
+            },
             Effect::Close { conn, .. } => self.closed.push(conn),
             Effect::Reply { request, answer } => self.replies.push((request, answer)),
             Effect::ConfirmQuorum { round } => self.rounds.push(round),
@@ -259,9 +269,17 @@ impl Bench {
 
     pub(crate) fn attach_as(&mut self, name: &str, attach: Attach) -> Host {
         let conn = self.connect(name);
-        self.says(conn, AgentMessage::Attach(attach));
+        self.attaches(conn, attach);
         self.attached(conn)
             .unwrap_or_else(|| panic!("{name} is not attached"))
+    }
+
+    /// Follows the invitation on a connection.
+    pub(crate) fn attaches(&mut self, conn: ConnId, mut attach: Attach) {
+        self.settle();
+        let invitation = self.invitations.get(&conn);
+        attach.nonce = *invitation.expect("an agent attaches where it was invited");
+        self.says(conn, AgentMessage::Attach(attach));
     }
 
     /// The host on this connection, if it was told that it is attached.
@@ -297,9 +315,10 @@ impl Bench {
         self.says(host.conn, AgentMessage::Heartbeat(heartbeat));
     }
 
-    pub(crate) fn answer_nonce(&mut self, conn: ConnId, nonce: Option<u64>) {
-        let nonce = nonce.map(Nonce);
-        self.says(conn, AgentMessage::NonceAnswer { nonce });
+    /// Says on one connection whether its process was given the nonce of another one.
+    pub(crate) fn answer_nonce(&mut self, conn: ConnId, about: ConnId, mine: bool) {
+        let nonce = self.invitations[&about];
+        self.says(conn, AgentMessage::NonceAnswer { nonce, mine });
     }
 
     pub(crate) fn finish(&mut self, host: Host, token: Token, outcome: AttemptOutcome) {
@@ -450,10 +469,11 @@ pub(crate) fn job_name(name: &str) -> JobName {
     name.parse().unwrap()
 }
 
-/// The attach of a host whose supervisor holds these attempts.
+/// The attach of a host whose supervisor holds these attempts; [`Bench::attaches`] puts the
+/// nonce in.
 pub(crate) fn attach(holds: &[Token]) -> Attach {
     Attach {
-        protocol_version: PROTOCOL_VERSION,
+        nonce: Nonce(0),
         boot_id: "boot-1".to_owned(),
         agent_incarnation: Incarnation(1),
         supervisor_incarnation: Incarnation(2),

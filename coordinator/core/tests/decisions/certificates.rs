@@ -1,7 +1,6 @@
 //! Certificates that end soon.
 
 use ledger::command::{AlertKind, Command, On, Over};
-use protocol::message::AgentMessage;
 use protocol::{AgentId, DurationMs, Lifetime};
 
 use crate::bench::{Bench, attach};
@@ -32,10 +31,10 @@ fn a_person_is_told_a_month_before_and_then_once_a_day() {
     let mut bench = Bench::new();
     let soon = ends_in(&bench, 20);
     let conn = bench.connect_with("h1", soon);
-    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(conn, attach(&[]));
     let later = ends_in(&bench, 31);
     let other = bench.connect_with("h2", later);
-    bench.says(other, AgentMessage::Attach(attach(&[])));
+    bench.attaches(other, attach(&[]));
     bench.pass(61_000);
     let texts = told(&bench);
     assert_eq!(texts.len(), 1, "{texts:?}");
@@ -58,13 +57,13 @@ fn who_is_not_there_is_not_told_of_and_a_new_certificate_ends_the_matter() {
     bench.pass(61_000);
     assert!(told(&bench).is_empty());
     let conn = bench.connect_with("h1", soon);
-    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(conn, attach(&[]));
     bench.pass(61_000);
     assert_eq!(told(&bench).len(), 1);
     bench.disconnect(conn);
     let renewed = ends_in(&bench, 300);
     let conn = bench.connect_with("h1", renewed);
-    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(conn, attach(&[]));
     bench.pass(61_000);
     assert_eq!(told(&bench).len(), 1);
     let agents: Vec<AgentId> = bench.core.working_set().agents.keys().copied().collect();

@@ -1,7 +1,7 @@
 //! When a lease ends of which its host says nothing any more.
 
 use protocol::attempt::AttemptOutcome;
-use protocol::message::{AgentMessage, CoordinatorBody};
+use protocol::message::CoordinatorBody;
 use protocol::{RunId, Token};
 
 use crate::bench::{Bench, Host, attach};
@@ -121,7 +121,7 @@ fn an_attach_that_holds_it_counts_as_a_beat() {
     bench.pass(10_000);
     bench.disconnect(host.conn);
     let conn = bench.connect("h1");
-    bench.says(conn, AgentMessage::Attach(attach(&[token])));
+    bench.attaches(conn, attach(&[token]));
     ends_after(&mut bench, run, FULL);
 }
 
@@ -183,7 +183,7 @@ fn who_attaches_while_the_expiry_is_on_its_way_is_told_to_kill() {
     bench.disconnect(host.conn);
     bench.commits = false;
     let conn = bench.connect("h1");
-    bench.says(conn, AgentMessage::Attach(attach(&[token])));
+    bench.attaches(conn, attach(&[token]));
     bench.pass(1);
     bench.commit_first(1);
     match &bench.heard(conn)[..] {

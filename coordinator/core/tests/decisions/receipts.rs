@@ -3,7 +3,6 @@
 use ledger::RunState;
 use ledger::command::Command;
 use protocol::attempt::AttemptOutcome;
-use protocol::message::AgentMessage;
 use protocol::{AgentId, DurationMs, RunId, Token};
 
 use crate::bench::{Bench, Host, attach};
@@ -99,8 +98,8 @@ fn an_attach_anew_announces_anew() {
     bench.pass(3_000);
     // The same process moves to another connection.
     let again = bench.connect("h1");
-    bench.says(again, AgentMessage::Attach(attach(&[token])));
-    bench.answer_nonce(back.conn, Some(again.0));
+    bench.attaches(again, attach(&[token]));
+    bench.answer_nonce(back.conn, again, true);
     assert!(bench.attached(again).is_some());
     bench.pass(BOUND - 1);
     assert_eq!(bench.holder(run, 0), None);
@@ -123,7 +122,7 @@ fn a_lease_that_expires_while_its_host_attaches_is_waited_for_too() {
     bench.pass(15_000);
     let back = bench.connect("h1");
     bench.commits = false;
-    bench.says(back, AgentMessage::Attach(attach(&[token])));
+    bench.attaches(back, attach(&[token]));
     bench.pass(1_000);
     bench.commit();
     let back = bench.attached(back).expect("it is attached");

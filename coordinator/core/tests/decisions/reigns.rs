@@ -2,7 +2,7 @@
 
 use ledger::RunState;
 use ledger::command::Command;
-use protocol::message::{AgentMessage, CoordinatorBody};
+use protocol::message::CoordinatorBody;
 
 use crate::bench::{Bench, attach, run_now};
 
@@ -24,7 +24,7 @@ fn who_meets_another_reign_says_nothing_any_more() {
     // A host on its way to another connection, whose old one ends when all is over.
     let moved = bench.attach("h2");
     let conn = bench.connect("h2");
-    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(conn, attach(&[]));
     bench.usurp();
     bench.commits = false;
     let id = bench.ask(run_now("t/a"));

@@ -6,7 +6,7 @@ use ledger::command::Command;
 use ledger::{Bar, Done};
 use protocol::message::{AgentMessage, Attach, CoordinatorBody, Heartbeat, Nonce};
 
-use crate::bench::{Bench, Host, agent_name, attach};
+use crate::bench::{Bench, Host, LONG, agent_name, attach};
 
 /// A host that is attached and another connection of its identity that attaches.
 fn challenged() -> (Bench, Host, ConnId) {
@@ -18,7 +18,7 @@ fn challenged() -> (Bench, Host, ConnId) {
 
 fn challenge(bench: &mut Bench, name: &str) -> ConnId {
     let conn = bench.connect(name);
-    bench.says(conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(conn, attach(&[]));
     conn
 }
 
@@ -32,27 +32,61 @@ fn is_refusal(body: &CoordinatorBody) -> bool {
 }
 
 #[test]
-fn an_attach_before_the_reign_is_carried_out_when_it_begins() {
+fn who_connected_before_the_reign_is_invited_when_it_begins() {
     let mut bench = Bench::beginning();
-    let conn = challenge(&mut bench, "h1");
-    assert_eq!(bench.heard(conn), []);
-    bench.commits = true;
+    let conn = bench.connect("h1");
     bench.settle();
+    assert!(bench.invitations.is_empty());
+    bench.commits = true;
+    bench.attaches(conn, attach(&[]));
     let host = bench.attached(conn).unwrap();
     assert_eq!(standings(&bench), [Standing::Ready(host.session)]);
+}
+
+#[test]
+fn what_was_said_for_an_earlier_reign_is_passed_over_and_the_connection_attaches_anew() {
+    let mut bench = Bench::new();
+    let old = bench.attach("h1");
+    let late = Attach {
+        nonce: bench.invitations[&old.conn],
+        ..attach(&[])
+    };
+    bench.succeed();
+    // The connection is the same, and was given to the next core with another nonce.
+    let (name, nonce) = (agent_name("h1"), Nonce(4_711));
+    bench
+        .core
+        .handle_connected(old.conn, name, LONG, nonce, bench.now);
+    bench.says(old.conn, AgentMessage::Attach(late));
+    bench.beat(old, 7, &[]);
+    let answer = AgentMessage::NonceAnswer {
+        nonce: Nonce(old.conn.0),
+        mine: false,
+    };
+    bench.says(old.conn, answer);
+    assert_eq!(bench.heard(old.conn), []);
+    bench.attaches(old.conn, attach(&[]));
+    let host = bench.attached(old.conn).unwrap();
+    assert!(host.session > old.session);
+    assert_eq!(standings(&bench), [Standing::Ready(host.session)]);
+}
+
+#[test]
+fn two_of_one_identity_are_told_apart_by_the_next_leader_too() {
+    let mut bench = Bench::new();
+    bench.succeed();
+    let one = bench.connect("h1");
+    let other = bench.connect("h1");
+    bench.attaches(one, attach(&[]));
+    bench.attaches(other, attach(&[]));
+    bench.answer_nonce(one, other, false);
+    assert_eq!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
 }
 
 #[test]
 fn what_cannot_be_served_is_refused_with_the_reason() {
     let mut bench = Bench::new();
     for (bad, why) in [
-        (
-            Attach {
-                protocol_version: 99,
-                ..attach(&[])
-            },
-            "speaks protocol 99",
-        ),
         (
             Attach {
                 slots: 0,
@@ -69,7 +103,7 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
         ),
     ] {
         let conn = bench.connect("h1");
-        bench.says(conn, AgentMessage::Attach(bad));
+        bench.attaches(conn, bad);
         match &bench.heard(conn)[..] {
             [CoordinatorBody::AttachRefused { reason }] => {
                 assert!(reason.contains(why), "{reason}");
@@ -85,7 +119,7 @@ fn what_cannot_be_served_is_refused_with_the_reason() {
 fn a_connection_attaches_once() {
     let mut bench = Bench::new();
     let host = bench.attach("h1");
-    bench.says(host.conn, AgentMessage::Attach(attach(&[])));
+    bench.attaches(host.conn, attach(&[]));
     assert!(is_refusal(&bench.heard(host.conn)[0]));
     assert_eq!(bench.closed, [host.conn]);
 }
@@ -93,10 +127,12 @@ fn a_connection_attaches_once() {
 #[test]
 fn the_same_process_moves_to_its_new_connection() {
     let (mut bench, old, new) = challenged();
-    assert_eq!(bench.heard(old.conn), [CoordinatorBody::NonceQuery]);
-    let nonce = Nonce(new.0);
-    assert_eq!(bench.heard(new), [CoordinatorBody::NonceGiven { nonce }]);
-    bench.answer_nonce(old.conn, Some(new.0));
+    let nonce = bench.invitations[&new];
+    assert_eq!(
+        bench.heard(old.conn),
+        [CoordinatorBody::NonceQuery { nonce }]
+    );
+    bench.answer_nonce(old.conn, new, true);
     let host = bench.attached(new).unwrap();
     assert!(host.session > old.session);
     assert_eq!(bench.closed, [old.conn]);
@@ -104,29 +140,26 @@ fn the_same_process_moves_to_its_new_connection() {
 }
 
 #[test]
-fn any_other_answer_quarantines_both_for_good() {
-    for answer in [None, Some(12_345)] {
-        let (mut bench, old, new) = challenged();
-        bench.heard(old.conn);
-        bench.heard(new);
-        bench.answer_nonce(old.conn, answer);
-        for conn in [old.conn, new] {
-            assert!(is_refusal(&bench.heard(conn)[0]));
-            assert!(bench.closed.contains(&conn));
-        }
-        assert_eq!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
-        bench.beat(old, 1, &[]);
-        assert_eq!(bench.heard(old.conn), []);
-        let again = challenge(&mut bench, "h1");
-        assert!(is_refusal(&bench.heard(again)[0]));
-        let reasons = bench.logged(|c| match c {
-            Command::Quarantine(quarantine) => Some(quarantine.reason.clone()),
-            _ => None,
-        });
-        assert_eq!(reasons.len(), 1);
-        // A new certificate of the same name would be refused like the old one.
-        assert!(reasons[0].contains("a name not used before"), "{reasons:?}");
+fn a_process_that_was_not_given_the_nonce_quarantines_both_for_good() {
+    let (mut bench, old, new) = challenged();
+    bench.heard(old.conn);
+    bench.answer_nonce(old.conn, new, false);
+    for conn in [old.conn, new] {
+        assert!(is_refusal(&bench.heard(conn)[0]));
+        assert!(bench.closed.contains(&conn));
     }
+    assert_eq!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
+    bench.beat(old, 1, &[]);
+    assert_eq!(bench.heard(old.conn), []);
+    let again = challenge(&mut bench, "h1");
+    assert!(is_refusal(&bench.heard(again)[0]));
+    let reasons = bench.logged(|c| match c {
+        Command::Quarantine(quarantine) => Some(quarantine.reason.clone()),
+        _ => None,
+    });
+    assert_eq!(reasons.len(), 1);
+    // A new certificate of the same name would be refused like the old one.
+    assert!(reasons[0].contains("a name not used before"), "{reasons:?}");
 }
 
 #[test]
@@ -135,7 +168,7 @@ fn two_that_never_attached_before_are_quarantined_and_told_of_too() {
     bench.commits = false;
     let one = challenge(&mut bench, "h1");
     let other = challenge(&mut bench, "h1");
-    bench.answer_nonce(one, None);
+    bench.answer_nonce(one, other, false);
     bench.commits = true;
     bench.settle();
     for conn in [one, other] {
@@ -176,7 +209,7 @@ fn a_revoked_agent_is_shut_out_at_once_and_its_leases_end_by_their_time() {
     // Nothing it says counts, on this connection or another.
     bench.beat(host, 1, &[token]);
     let again = bench.connect("h1");
-    bench.says(again, AgentMessage::Attach(attach(&[])));
+    bench.attaches(again, attach(&[]));
     assert!(is_refusal(&bench.heard(again)[0]));
     bench.pass(60_000);
     assert!(bench.holder(run, 0).is_some());
@@ -226,7 +259,7 @@ fn of_several_that_attach_the_newest_counts() {
     let (mut bench, old, second) = challenged();
     let third = challenge(&mut bench, "h1");
     assert_eq!(bench.closed, [second]);
-    bench.answer_nonce(old.conn, Some(third.0));
+    bench.answer_nonce(old.conn, third, true);
     assert!(bench.attached(third).is_some());
     assert_eq!(bench.closed, [second, old.conn]);
 }
@@ -236,7 +269,7 @@ fn an_attach_on_a_connection_older_than_the_one_in_use_is_let_go() {
     let mut bench = Bench::new();
     let slow = bench.connect("h1");
     let host = bench.attach("h1");
-    bench.says(slow, AgentMessage::Attach(attach(&[])));
+    bench.attaches(slow, attach(&[]));
     assert_eq!(bench.closed, [slow]);
     assert_eq!(standings(&bench), [Standing::Ready(host.session)]);
 }
@@ -244,16 +277,16 @@ fn an_attach_on_a_connection_older_than_the_one_in_use_is_let_go() {
 #[test]
 fn the_answer_to_an_earlier_question_is_no_verdict_on_a_later_one() {
     // The host moved twice, and its first answer was long on the way.
-    for gone_first in [false, true] {
+    for (gone_first, mine) in [(false, true), (true, true), (false, false), (true, false)] {
         let (mut bench, old, second) = challenged();
         if gone_first {
             bench.disconnect(second);
         }
         let third = challenge(&mut bench, "h1");
-        bench.answer_nonce(old.conn, Some(second.0));
+        bench.answer_nonce(old.conn, second, mine);
         assert_ne!(standings(&bench), [Standing::Barred(Bar::Quarantined)]);
         assert!(bench.attached(third).is_none());
-        bench.answer_nonce(old.conn, Some(third.0));
+        bench.answer_nonce(old.conn, third, true);
         assert!(bench.attached(third).is_some());
     }
 }
@@ -338,7 +371,7 @@ fn an_attach_is_told_what_to_kill_and_what_to_cancel() {
     bench.asked(crate::bench::cancel(run)).unwrap();
     let foreign = protocol::Token(77_777);
     let conn = bench.connect("h1");
-    bench.says(conn, AgentMessage::Attach(attach(&[token, foreign])));
+    bench.attaches(conn, attach(&[token, foreign]));
     let session = bench
         .core
         .working_set()

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId};
+use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId};
 use protocol::DurationMs;
 use protocol::message::{CoordinatorMessage, Incarnation};
 use protocol::supervisor::Event as Word;
@@ -11,6 +11,9 @@ use protocol::supervisor::Event as Word;
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
 use crate::invariants;
+
+/// The one coordinator that agents are given.
+const CONTROL: CoordinatorId = CoordinatorId(0);
 
 #[derive(Debug)]
 pub struct AgentShell {
@@ -146,7 +149,7 @@ impl World {
         agent.waits_to_dial = false;
         if machine.stalled || agent.stopped {
             self.dial_later(host, 0);
-        } else if !agent.core.is_connected() && agent.dialing.is_none() {
+        } else if !agent.core.has_line_to(CONTROL) && agent.dialing.is_none() {
             self.dial(host);
         }
     }
@@ -155,7 +158,7 @@ impl World {
     /// makes one at a time.
     pub fn change_path(&mut self, host: usize) {
         let agent = self.hosts[host].agent.as_ref();
-        if agent.is_some_and(|agent| agent.core.is_connected() && agent.dialing.is_none()) {
+        if agent.is_some_and(|agent| agent.core.has_line_to(CONTROL) && agent.dialing.is_none()) {
             self.note(|_| format!("host {host}: dials anew on another path"));
             self.dial(host);
         }
@@ -253,7 +256,7 @@ impl World {
             return;
         };
         match input {
-            Input::Connected(id) => agent.core.handle_connected(ConnectionId(id), now),
+            Input::Connected(id) => agent.core.handle_connected(ConnectionId(id), CONTROL, now),
             Input::Message(id, message) => {
                 agent.core.handle_message(ConnectionId(id), message, now);
             }
@@ -282,7 +285,7 @@ impl World {
         let connected = self.hosts[host]
             .agent
             .as_ref()
-            .is_some_and(|agent| agent.core.is_connected());
+            .is_some_and(|agent| agent.core.has_line_to(CONTROL));
         if !connected {
             self.dial_later(host, pause.0);
         }

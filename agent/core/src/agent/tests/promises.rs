@@ -137,8 +137,7 @@ fn apply(host: &mut Host, seen: &mut Bystander, input: Input) {
         }
         Input::Connect => {
             seen.connections += 1;
-            host.agent
-                .handle_connected(ConnectionId(seen.connections), host.now());
+            host.connects(ConnectionId(seen.connections));
         }
         Input::Disconnect => host.agent.handle_disconnected(connection, host.now()),
         Input::Attached { kill } => {
