@@ -31,6 +31,8 @@ mod meta;
 mod outcome;
 mod overlap;
 mod pages;
+#[cfg(any(test, feature = "power-cuts"))]
+pub mod power;
 mod predecessors;
 mod preview;
 mod reader;
