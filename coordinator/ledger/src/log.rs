@@ -21,13 +21,14 @@ use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use crate::wal::open_wal;
 
 /// Raised with every change of the tables; a log of another format is not opened.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE head (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     format INTEGER NOT NULL,
     store TEXT NOT NULL,
+    begun_after INTEGER,
     vote_term INTEGER,
     vote_node INTEGER,
     vote_granted INTEGER,
@@ -75,6 +76,8 @@ pub struct LogEntry {
 pub struct LogHead {
     /// Minted with the file; see the module.
     pub store: String,
+    /// How many commands the ledger held when its log began here; `None` where it began elsewhere.
+    pub begun_after: Option<i64>,
     pub vote: Option<Vote>,
     /// The last entry that was removed from the front.
     pub purged: Option<Position>,
@@ -182,6 +185,11 @@ impl LogWrite<'_> {
                 vote.granted
             ],
         )
+    }
+
+    /// Notes that the log begins here, behind a ledger that holds so many commands already.
+    pub fn begun_after(&mut self, commands: i64) -> Result<(), LogError> {
+        self.head("UPDATE head SET begun_after = ?1", [commands])
     }
 
     pub fn append(&mut self, at: Position, bytes: &[u8]) -> Result<(), LogError> {
@@ -365,7 +373,8 @@ fn read_head(conn: &Connection) -> rusqlite::Result<LogHead> {
     let mut head = conn
         .prepare_cached(
             "SELECT store, vote_term, vote_node, vote_granted, purged_index, purged_term,
-                purged_node, committed_index, committed_term, committed_node FROM head",
+                purged_node, committed_index, committed_term, committed_node, begun_after
+             FROM head",
         )?
         .query_row([], |row| {
             let term: Option<i64> = row.get(1)?;
@@ -379,6 +388,7 @@ fn read_head(conn: &Connection) -> rusqlite::Result<LogHead> {
             };
             Ok(LogHead {
                 store: row.get(0)?,
+                begun_after: row.get(10)?,
                 vote,
                 purged: position(row, 4)?,
                 committed: position(row, 7)?,

@@ -93,7 +93,7 @@ impl Store {
     /// Replaces everything by what a snapshot holds: whole, or after a crash not at all. On return
     /// it is on the disk. Who reads meanwhile sees all of the old or all of the new.
     pub fn install(&mut self, from: &Path) -> Result<Applied, SnapshotError> {
-        let applied = snapshot::examine(from)?;
+        let applied = snapshot::verify(from)?;
         snapshot::replace(self.conn_mut(), from)?;
         Ok(applied)
     }

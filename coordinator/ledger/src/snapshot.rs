@@ -8,11 +8,12 @@
 //! that. The other way, the pages of a snapshot go into the ledger as one transaction, so that one
 //! that is cut off half way has changed nothing.
 
+use std::io;
 use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::ffi::{SQLITE_BUSY, SQLITE_CORRUPT};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::replica::{self, Applied, is_replica, read_applied, read_format};
 use crate::schema::SCHEMA_VERSION;
@@ -37,6 +38,13 @@ pub enum SnapshotError {
         path: String,
         source: rusqlite::Error,
     },
+    #[error("reading the snapshot {path}")]
+    Unreadable {
+        path: String,
+        source: rusqlite::Error,
+    },
+    #[error("finding out how long the snapshot {path} is")]
+    Length { path: String, source: io::Error },
     #[error(
         "the snapshot {path} has schema version {found}, and this program knows version {known}: bring this node to the version of matins that wrote it"
     )]
@@ -83,10 +91,7 @@ pub fn copy(ledger: &Path, to: &Path) -> Result<Applied, SnapshotError> {
 /// Up to where a snapshot goes; refuses what is none, or not of this version.
 pub fn examine(path: &Path) -> Result<Applied, SnapshotError> {
     let named = path.display().to_string();
-    let damaged = |source| SnapshotError::Damaged {
-        path: named.clone(),
-        source,
-    };
+    let damaged = |source| unreadable(path, source);
     let conn = open_snapshot(path).map_err(damaged)?;
     let found = conn
         .query_row("SELECT schema_version FROM meta", [], |row| row.get(0))
@@ -109,32 +114,54 @@ pub fn examine(path: &Path) -> Result<Applied, SnapshotError> {
             known: replica::FORMAT,
         });
     }
-    if !is_whole(&conn, path).map_err(damaged)? {
+    // SQLite takes what is missing of a file's last page for zeros.
+    let whole: i64 = conn
+        .query_row(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+            [],
+            |row| row.get(0),
+        )
+        .map_err(damaged)?;
+    let length = std::fs::metadata(path).map_err(|source| SnapshotError::Length {
+        path: named.clone(),
+        source,
+    })?;
+    if length.len() < whole.cast_unsigned() {
         return Err(damaged(failure(SQLITE_CORRUPT, None)));
     }
     read_applied(&conn).map_err(damaged)
 }
 
-/// Whether the file has all of its last page: SQLite takes what is missing of it for zeros.
-fn is_whole(conn: &Connection, path: &Path) -> rusqlite::Result<bool> {
-    let bytes: i64 = conn.query_row(
-        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
-        [],
-        |row| row.get(0),
-    )?;
-    let length = std::fs::metadata(path).map(|file| file.len());
-    Ok(length.is_ok_and(|length| length >= bytes.cast_unsigned()))
+/// A disk that does not answer says nothing about what is on it.
+fn unreadable(path: &Path, source: rusqlite::Error) -> SnapshotError {
+    let path = path.display().to_string();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            SnapshotError::Unreadable { path, source }
+        }
+        _ => SnapshotError::Damaged { path, source },
+    }
+}
+
+/// As [`examine`], and reads all of it: what is damaged must not take the place of what is not.
+pub fn verify(path: &Path) -> Result<Applied, SnapshotError> {
+    let applied = examine(path)?;
+    let damaged = |source| unreadable(path, source);
+    let conn = open_snapshot(path).map_err(damaged)?;
+    let found: String = conn
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(damaged)?;
+    if found == "ok" {
+        Ok(applied)
+    } else {
+        Err(damaged(failure(SQLITE_CORRUPT, Some(found))))
+    }
 }
 
 /// Puts the pages of a snapshot in the place of all pages of `ledger`, synced.
 pub(crate) fn replace(ledger: &mut Connection, from: &Path) -> Result<(), SnapshotError> {
     let mut install = || {
         let from = open_snapshot(from)?;
-        // What is damaged must not take the place of what is not.
-        let found: String = from.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-        if found != "ok" {
-            return Err(failure(SQLITE_CORRUPT, Some(found)));
-        }
         ledger.flush_prepared_statement_cache();
         ledger.execute_batch("PRAGMA synchronous = FULL;")?;
         run(&from, ledger)?;

@@ -65,8 +65,8 @@ pub enum StoreError {
         found: i64,
         known: i64,
     },
-    #[error("the log's entry {got} cannot be applied after its entry {last}")]
-    OutOfOrder { last: u64, got: u64 },
+    #[error("the log's entry {got} cannot be applied where its entry {next} is due")]
+    OutOfOrder { next: u64, got: u64 },
 }
 
 impl Store {
@@ -152,14 +152,14 @@ impl Store {
         Ok(outcomes)
     }
 
+    /// One entry after the other: what was passed over would be missing here alone.
     fn check_order(&self, got: u64) -> Result<(), StoreError> {
         let last = last_entry(&self.conn).map_err(|source| StoreError::Read { source })?;
-        match last {
-            Some(last) if last.index >= got => Err(StoreError::OutOfOrder {
-                last: last.index,
-                got,
-            }),
-            _ => Ok(()),
+        let next = last.map_or(0, |last| last.index + 1);
+        if got == next {
+            Ok(())
+        } else {
+            Err(StoreError::OutOfOrder { next, got })
         }
     }
 

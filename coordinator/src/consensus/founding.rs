@@ -48,6 +48,10 @@ pub enum FoundingError {
     )]
     LedgerLost { purged: u64 },
     #[error(
+        "the log begins behind a ledger of {begun} commands, and the ledger beside it holds {commands}: the ledger was lost or exchanged. Restore a backup, or remove this node from its group and add it under a new number"
+    )]
+    AnotherLedger { begun: i64, commands: i64 },
+    #[error(
         "this node is to join a group, and its ledger already holds {commands} commands of its own: give it an empty data directory"
     )]
     NotEmpty { commands: i64 },
@@ -99,15 +103,19 @@ pub(super) fn settle(
         (Some(_), true, _) => return Err(FoundingError::LogLost.into()),
         (Some(_), false, _) => {}
         (None, true, _) if options.begin == Begin::Alone => {
-            begin_log(log, node)?;
+            begin_log(log, node, store.last_applied()?)?;
             begin_ledger(store, options, own)?;
             alone = true;
         }
         // A snapshot will be put in the ledger's place, also of what was there before the log.
         (None, false, Some(_)) if snapshot.is_some() => {}
         // The power went before the beginning was synced in the ledger too. Nothing has been purged
-        // since, so that everything after it is still in the log.
+        // since, so that everything after it is still in the log; what was there before is not.
         (None, false, Some(purged)) if purged == beginning(node) => {
+            let (begun, commands) = (head.begun_after.unwrap_or(0), store.last_applied()?);
+            if begun != commands {
+                return Err(FoundingError::AnotherLedger { begun, commands }.into());
+            }
             begin_ledger(store, options, own)?;
             alone = true;
         }
@@ -125,8 +133,9 @@ pub(super) fn settle(
     Ok(Founded { store: own, alone })
 }
 
-fn begin_log(log: &mut LogFile, node: u64) -> Result<(), LogError> {
+fn begin_log(log: &mut LogFile, node: u64, commands: i64) -> Result<(), LogError> {
     let mut write = log.begin()?;
+    write.begun_after(commands)?;
     write.purge(beginning(node), 1)?;
     write.commit()
 }

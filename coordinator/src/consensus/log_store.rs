@@ -14,7 +14,7 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::stream::{self, Stream, StreamExt};
 use ledger::log::{LogError, LogFile, LogReader, Vote};
@@ -22,10 +22,10 @@ use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::vote::RaftVote;
 use openraft::{LogState, OptionalSend, RaftLogReader};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::types::{EntryId, Leader, LogEntry, Types, VoteCast, entry_id, position};
-use super::{form, on_disk};
+use super::{fail, form, on_disk};
 use crate::exit::{self, LEDGER_FAILED};
 
 /// Commands that are kept in memory with the newest entries: at 300 bytes each, 10 MB.
@@ -47,7 +47,7 @@ const ENTRIES_AT_ONCE: u64 = 256;
 #[derive(Clone)]
 pub(super) struct LogStore {
     shared: Arc<Shared>,
-    writer: mpsc::Sender<Order>,
+    writer: mpsc::UnboundedSender<Order>,
 }
 
 struct Shared {
@@ -68,7 +68,7 @@ struct Held {
     synced: u64,
 }
 
-enum Order {
+pub(super) enum Order {
     Vote(VoteCast, oneshot::Sender<()>),
     Append(Vec<LogEntry>, IOFlushed<Types>),
     TruncateAfter(Option<EntryId>, oneshot::Sender<()>),
@@ -77,11 +77,8 @@ enum Order {
 }
 
 impl LogStore {
-    /// The store, and the work of its writer's thread, which ends when no clone is left.
-    pub(super) fn open(
-        file: LogFile,
-        path: &Path,
-    ) -> Result<(LogStore, impl FnOnce() + Send + 'static), LogError> {
+    /// The store, and the writer that carries out what it is asked to write.
+    pub(super) fn open(file: LogFile, path: &Path) -> Result<(LogStore, LogWriter), LogError> {
         let head = file.head()?;
         let vote = head.vote.map(|vote| {
             let leader = Leader {
@@ -103,12 +100,17 @@ impl LogStore {
             held: Mutex::new(held),
             reader: Mutex::new(LogReader::open(path)?),
         });
-        let (writer, orders) = mpsc::channel();
+        let (writer, orders) = mpsc::unbounded_channel();
         let store = LogStore {
             shared: Arc::clone(&shared),
             writer,
         };
-        Ok((store, move || write_all(file, &orders, &shared)))
+        let writer = LogWriter {
+            file,
+            orders,
+            shared,
+        };
+        Ok((store, writer))
     }
 
     /// The last entry that was purged, and the last one there is.
@@ -273,18 +275,36 @@ fn commands(entry: &LogEntry) -> usize {
     }
 }
 
-fn write_all(mut file: LogFile, orders: &mpsc::Receiver<Order>, shared: &Shared) {
-    while let Ok(order) = orders.recv() {
-        let mut orders: Vec<Order> = std::iter::once(order)
-            .chain(orders.try_iter().take(ORDERS_AT_ONCE - 1))
-            .collect();
-        let committed = shared.held().committed;
-        match write_once(&mut file, &mut orders, committed.as_ref()) {
+/// Whoever writes the file: everything in the order in which it was asked for.
+pub(super) struct LogWriter {
+    file: LogFile,
+    orders: mpsc::UnboundedReceiver<Order>,
+    shared: Arc<Shared>,
+}
+
+impl LogWriter {
+    /// Writes until no [`LogStore`] is left, on a thread that may wait.
+    pub(super) fn run(mut self) {
+        while let Some(order) = self.orders.blocking_recv() {
+            self.write(order);
+        }
+    }
+
+    /// Carries out an order, and with it what has come up meanwhile.
+    pub(super) fn write(&mut self, order: Order) {
+        let mut orders = vec![order];
+        while orders.len() < ORDERS_AT_ONCE
+            && let Ok(order) = self.orders.try_recv()
+        {
+            orders.push(order);
+        }
+        let committed = self.shared.held().committed;
+        match write_once(&mut self.file, &mut orders, committed.as_ref()) {
             Ok(()) => {}
             Err(error) => exit::now(LEDGER_FAILED, "writing the log failed", Some(&error)),
         }
         for order in orders {
-            tell(order, shared);
+            tell(order, &self.shared);
         }
     }
 }
@@ -296,7 +316,7 @@ fn write_once(
     committed: Option<&EntryId>,
 ) -> Result<(), LogError> {
     let mut write = file.begin()?;
-    for order in orders {
+    for order in orders.iter_mut() {
         match order {
             Order::Vote(vote, _) => write.vote(Vote {
                 term: vote.leader_id.term,
@@ -324,7 +344,13 @@ fn write_once(
     if let Some(committed) = committed.filter(|it| write.last() >= Some(it.index)) {
         write.committed(position(committed))?;
     }
-    write.commit()
+    fail::point("log written");
+    write.commit()?;
+    fail::point("log committed");
+    if orders.iter().any(|order| matches!(order, Order::Purge(..))) {
+        fail::point("log purged");
+    }
+    Ok(())
 }
 
 /// It is on the disk.

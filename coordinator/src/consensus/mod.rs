@@ -12,7 +12,8 @@
 //!
 //! Disk: `log_store` and `state` are the two halves of openraft's contract over the files of
 //! [`ledger::log`] and [`ledger::replica`]; `form` is what stands in them; `checkpoints`,
-//! `snapshots` and `retention` keep them bounded.
+//! `snapshots` and `retention` keep them bounded. `witness` is what a member without business does
+//! for the others.
 //!
 //! **A group begins with one voter** that already stands somewhere: its ledger as it is becomes
 //! entry 0, which is purged from the beginning. So a ledger with years of history and an empty one
@@ -26,6 +27,7 @@
 //! `network` is how the members speak to each other.
 
 mod checkpoints;
+mod fail;
 mod form;
 mod founding;
 mod log_store;
@@ -37,6 +39,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod types;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -56,14 +59,17 @@ use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
 use protocol::Rules;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use transport::Role;
+
+use crate::exit::{self, LEDGER_FAILED};
 
 use checkpoints::Checkpoints;
-use log_store::LogStore;
+use log_store::{LogStore, LogWriter};
 use network::Network;
-use retention::{Plan, Retention, Standing};
+use retention::{Limits, Plan, Retention, Standing};
 use snapshots::{SnapshotFile, Snapshots};
-use state::{State, StateThread, Whole};
+use state::{LedgerKeeper, State, StateThread, Whole};
 use types::{Batch, Types};
 
 pub use form::FormError;
@@ -71,6 +77,7 @@ pub use founding::{Begin, FoundingError};
 pub use network::{
     Candidate, MeetError, NetworkError, Peer, PeerClock, PeersAt, Refusal, Stranger,
 };
+pub use reserve::Room;
 pub use snapshots::KeepError;
 pub use types::{Facts, Member, StoreId, StoreIdError};
 
@@ -227,11 +234,38 @@ pub struct Group {
     /// None where a test models the network.
     network: Option<Network>,
     leadership: watch::Receiver<Leadership>,
+    room: watch::Receiver<Room>,
     state: StateThread,
     tasks: Vec<AbortHandle>,
     /// Dropped to end the checkpoints.
     checkpointing: mpsc::Sender<()>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// Those who work on the files, each apart from the others.
+struct Workers {
+    log: LogWriter,
+    ledger: LedgerKeeper,
+    checkpoints: Checkpoints,
+    /// Whose other end is dropped when there is nothing more to carry home.
+    stop: mpsc::Receiver<()>,
+}
+
+impl Workers {
+    /// Gives each a thread of its own.
+    fn start(self) -> Result<Vec<JoinHandle<()>>, GroupError> {
+        let Workers {
+            log,
+            ledger,
+            checkpoints,
+            stop,
+        } = self;
+        Ok(vec![
+            spawn("log", move || log.run())?,
+            spawn("ledger", move || ledger.run())?,
+            spawn("checkpoints", move || checkpoints.run(&stop))?,
+        ])
+    }
 }
 
 impl Group {
@@ -241,11 +275,12 @@ impl Group {
         let (network, listener) =
             Network::bind(options.node, options.own.clone(), options.peers.as_ref())?;
         let known = network.clone();
-        let mut group = Group::start_with(options, move |store| {
+        let network_of = move |store| {
             known.set_store(store);
             known
-        })
-        .await?;
+        };
+        let mut group =
+            Group::start_with(options, network_of, Limits::default(), Workers::start).await?;
         let serving = network.serve(
             listener,
             &group.raft,
@@ -257,34 +292,40 @@ impl Group {
         Ok(group)
     }
 
-    /// Takes part by a network that is made once it is known which store this is.
+    /// Takes part by a network that is made once it is known which store this is, with any limits
+    /// and any way to have the files worked on.
     async fn start_with<N>(
         options: GroupOptions,
         network: impl FnOnce(StoreId) -> N,
+        limits: Limits,
+        start: impl FnOnce(Workers) -> Result<Vec<JoinHandle<()>>, GroupError>,
     ) -> Result<Group, GroupError>
     where
         N: RaftNetworkFactory<Types>,
         N::Network: NetSnapshot<Types, SnapshotData = SnapshotFile>,
     {
-        let config = config(options.timers)?;
+        let witness = options.own.role == Role::Witness;
+        let config = config(options.timers, witness)?;
         reserve::keep(&options.reserve);
         let new_store = StoreId::draw().map_err(GroupError::Random)?;
         let mut log = LogFile::open(&options.log, &new_store.to_string())?;
         let mut store = Store::open_replica(&options.ledger, Rules::all())?;
         let snapshots = Snapshots::open(&options.snapshots, &options.ledger)?;
+        snapshots.verify_ahead_of(store.applied()?.position)?;
         let founded = founding::settle(&options, &mut log, &mut store, snapshots.reached())?;
 
         let whole = Whole::default();
         let (checkpoints, checkpointed) =
             Checkpoints::open(&options.ledger, &options.log, Arc::clone(&whole))?;
-        let (log_store, write_log) = LogStore::open(log, &options.log)?;
-        let (state, keep_ledger) = State::new(store, snapshots.clone(), whole);
+        let (log_store, log) = LogStore::open(log, &options.log)?;
+        let (state, ledger) = State::new(store, snapshots.clone(), whole);
         let (checkpointing, stop) = mpsc::channel();
-        let threads = vec![
-            spawn("log", write_log)?,
-            spawn("ledger", keep_ledger)?,
-            spawn("checkpoints", move || checkpoints.run(&stop))?,
-        ];
+        let threads = start(Workers {
+            log,
+            ledger,
+            checkpoints,
+            stop,
+        })?;
         let thread = state.thread();
         let log_bytes = log_store.clone();
         let network = network(founded.store);
@@ -297,18 +338,27 @@ impl Group {
             elected.map_err(start_error)?;
         }
         let (leadership, following) = follow_leadership(&raft);
-        let retaining = retain(raft.clone(), log_bytes, snapshots.clone(), checkpointed);
-        let tasks = vec![
+        let retention = Retention::new(limits);
+        let kept = snapshots.clone();
+        let retaining = retain(raft.clone(), log_bytes, kept, checkpointed, retention);
+        let (say_room, room) = watch::channel(Room::default());
+        let mut tasks = vec![
             following,
             tokio::spawn(retaining).abort_handle(),
-            tokio::spawn(reserve::watch(options.reserve)).abort_handle(),
+            tokio::spawn(reserve::watch(options.reserve, say_room)).abort_handle(),
+            tokio::spawn(end_with(raft.clone())).abort_handle(),
         ];
+        if witness {
+            let watching = witness::watch(raft.clone(), options.timers);
+            tasks.push(tokio::spawn(watching).abort_handle());
+        }
         Ok(Group {
             raft,
             store: founded.store,
             snapshots,
             network: None,
             leadership,
+            room,
             state: thread,
             tasks,
             checkpointing,
@@ -339,6 +389,11 @@ impl Group {
     /// Who leads; changes are seen in order, and some may be passed over.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
+    }
+
+    /// How much room there is on the disk; nobody has looked before the first change.
+    pub fn room(&self) -> watch::Receiver<Room> {
+        self.room.clone()
     }
 
     /// Has a quorum confirm that this node leads, in a round that begins after this call. On return
@@ -470,7 +525,7 @@ impl Group {
     }
 }
 
-fn config(timers: Timers) -> Result<Arc<Config>, GroupError> {
+fn config(timers: Timers, witness: bool) -> Result<Arc<Config>, GroupError> {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let config = Config {
         cluster_name: "matins".to_owned(),
@@ -483,6 +538,8 @@ fn config(timers: Timers) -> Result<Arc<Config>, GroupError> {
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         enable_pre_vote: Some(true),
+        // A witness has a watchdog for that.
+        enable_elect: !witness,
         // A leader that comes back at once must be elected again, and begin a reign of its own.
         enable_leader_restore: Some(false),
         ..Config::default()
@@ -537,15 +594,28 @@ fn follow_leadership(raft: &Raft<Types, State>) -> (watch::Receiver<Leadership>,
     (heard, tokio::spawn(follow).abort_handle())
 }
 
+/// Ends the process when openraft has ended by itself, which it does not say to who asks nothing of
+/// it. Whoever stops the group stops this before.
+async fn end_with(raft: Raft<Types, State>) {
+    let mut metrics = raft.metrics();
+    loop {
+        let ended = metrics.borrow_watched().running_state.clone().err();
+        if ended.is_some() || metrics.changed().await.is_err() {
+            let error = ended.as_ref().map(|error| error as &dyn Error);
+            exit::now(LEDGER_FAILED, "consensus has ended by itself", error);
+        }
+    }
+}
+
 /// Keeps the log bounded for as long as the group lives.
 async fn retain(
     raft: Raft<Types, State>,
     log: LogStore,
     snapshots: Snapshots,
     checkpointed: watch::Receiver<Option<Position>>,
+    mut retention: Retention,
 ) {
-    let mut retention = Retention::default();
-    let mut interval = tokio::time::interval(retention::LOOK_EVERY);
+    let mut interval = tokio::time::interval(retention.look_every());
     loop {
         interval.tick().await;
         let (purged, last) = log.ends();
@@ -567,7 +637,7 @@ async fn retain(
             checkpointed: index(*checkpointed.borrow()),
             snapshot: index(snapshots.reached()),
         };
-        let done = match retention.plan(crate::clock::read_now().boot, standing) {
+        let done = match retention.plan(Instant::now(), standing) {
             Plan::Nothing => Ok(()),
             Plan::MakeSnapshot => raft.trigger().snapshot().await,
             Plan::Purge { through } => raft.trigger().purge_log(through).await,

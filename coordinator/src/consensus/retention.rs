@@ -2,7 +2,7 @@
 //!
 //! Two things must be true of an entry before it goes: the ledger's file itself holds its effects,
 //! synced, or else a power cut would take back what nothing brings again; and a synced snapshot
-//! holds them, for a member that still needs them. Beyond that the log is kept for [`KEEP`], so
+//! holds them, for a member that still needs them. Beyond that the log is kept for some minutes, so
 //! that a member that was away for a while catches up entry by entry, and no longer than the disk
 //! has room for.
 //!
@@ -12,19 +12,31 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use protocol::{BootMs, DurationMs};
+use tokio::time::Instant;
 
-/// For how long an entry is kept.
-const KEEP: DurationMs = DurationMs(10 * 60 * 1000);
+/// What is kept, and how often it is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For how long an entry is kept.
+    pub(super) keep: Duration,
+    /// Between two looks at how far the log has come.
+    pub(super) look_every: Duration,
+    /// A log of less than this is left alone.
+    pub(super) bytes_small: u64,
+    /// A log of more than this loses the older half of its entries, however young.
+    pub(super) bytes_max: u64,
+}
 
-/// Between two looks at how far the log has come.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
-
-/// A log of less than this is left alone.
-const BYTES_SMALL: u64 = 64 << 20;
-
-/// A log of more than this loses the older half of its entries, however young.
-const BYTES_MAX: u64 = 2 << 30;
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            keep: Duration::from_secs(10 * 60),
+            look_every: Duration::from_secs(10),
+            bytes_small: 64 << 20,
+            bytes_max: 2 << 30,
+        }
+    }
+}
 
 /// What is to be done about the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,23 +63,36 @@ pub(super) struct Standing {
     pub(super) snapshot: Option<u64>,
 }
 
-#[derive(Default)]
 pub(super) struct Retention {
-    /// When the log was how long, oldest first; of those older than [`KEEP`] only the newest.
-    looks: VecDeque<(BootMs, u64)>,
+    limits: Limits,
+    /// When the log was how long, oldest first; of those older than is kept only the newest.
+    looks: VecDeque<(Instant, u64)>,
 }
 
 impl Retention {
-    /// To be called every [`LOOK_EVERY`].
-    pub(super) fn plan(&mut self, now: BootMs, log: Standing) -> Plan {
+    pub(super) fn new(limits: Limits) -> Retention {
+        Retention {
+            limits,
+            looks: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn look_every(&self) -> Duration {
+        self.limits.look_every
+    }
+
+    /// To be called as often as the limits say.
+    pub(super) fn plan(&mut self, now: Instant, log: Standing) -> Plan {
+        let limits = self.limits;
+        let is_old = |look: &&(Instant, u64)| look.0 + limits.keep <= now;
         self.looks.push_back((now, log.last));
-        while self.looks.get(1).is_some_and(|(at, _)| *at + KEEP <= now) {
+        while self.looks.get(1).is_some_and(|look| is_old(&look)) {
             self.looks.pop_front();
         }
-        let old = self.looks.front().filter(|(at, _)| *at + KEEP <= now);
-        let wanted = if log.bytes >= BYTES_MAX {
+        let old = self.looks.front().filter(is_old);
+        let wanted = if log.bytes >= limits.bytes_max {
             Some(log.purged + (log.last - log.purged) / 2)
-        } else if log.bytes >= BYTES_SMALL {
+        } else if log.bytes >= limits.bytes_small {
             old.map(|(_, index)| *index)
         } else {
             None
@@ -90,23 +115,28 @@ impl Retention {
 mod tests {
     use super::*;
 
-    const MINUTE: i64 = 60_000;
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn limits() -> Limits {
+        Limits::default()
+    }
 
     /// A log that has grown by 100 entries a minute, at minute `now`, looked at every minute.
-    fn plan(now: i64, change: impl Fn(&mut Standing)) -> Plan {
-        let mut retention = Retention::default();
+    fn plan(now: u32, change: impl Fn(&mut Standing)) -> Plan {
+        let mut retention = Retention::new(limits());
+        let begin = Instant::now();
         let mut planned = Plan::Nothing;
         for minute in 0..=now {
-            let last = minute.cast_unsigned() * 100;
+            let last = u64::from(minute) * 100;
             let mut log = Standing {
                 purged: 0,
                 last,
-                bytes: BYTES_SMALL,
+                bytes: limits().bytes_small,
                 checkpointed: Some(last),
                 snapshot: Some(last),
             };
             change(&mut log);
-            planned = retention.plan(BootMs(minute * MINUTE), log);
+            planned = retention.plan(begin + MINUTE * minute, log);
         }
         planned
     }
@@ -114,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_old_goes_once_it_is_safe_twice() {
         type Change = fn(&mut Standing);
-        let cases: [(&str, i64, Change, Plan); 12] = [
+        let cases: [(&str, u32, Change, Plan); 12] = [
             ("young", 9, |_| {}, Plan::Nothing),
             ("old", 30, |_| {}, Plan::Purge { through: 2000 }),
             ("small", 30, |log| log.bytes -= 1, Plan::Nothing),
@@ -158,13 +188,13 @@ mod tests {
             (
                 "large",
                 3,
-                |log| log.bytes = BYTES_MAX,
+                |log| log.bytes = limits().bytes_max,
                 Plan::Purge { through: 150 },
             ),
             (
                 "large, unsafe",
                 3,
-                |log| (log.bytes, log.snapshot) = (BYTES_MAX, Some(9)),
+                |log| (log.bytes, log.snapshot) = (limits().bytes_max, Some(9)),
                 Plan::MakeSnapshot,
             ),
         ];
@@ -175,7 +205,8 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut retention = Retention::default();
+        let mut retention = Retention::new(limits());
+        let begin = Instant::now();
         for look in 0..100_000 {
             let log = Standing {
                 purged: 0,
@@ -184,7 +215,7 @@ mod tests {
                 checkpointed: None,
                 snapshot: None,
             };
-            retention.plan(BootMs(look * 10_000), log);
+            retention.plan(begin + limits().look_every * look, log);
         }
         assert!(retention.looks.len() <= 62, "{}", retention.looks.len());
     }

@@ -5,7 +5,7 @@
 //! and an error of the ledger ends the process, as everywhere.
 
 use std::io;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 
 use futures_util::stream::{Stream, TryStreamExt};
 use ledger::Store;
@@ -13,14 +13,14 @@ use ledger::replica::{Applied, Entry};
 use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::form::{self, FormError};
-use super::on_disk;
 use super::snapshots::{SnapshotFile, Snapshots};
 use super::types::{
     Answer, EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, entry_id, position,
 };
+use super::{fail, on_disk};
 use crate::exit::{self, LEDGER_FAILED};
 
 /// Entries handed to the thread in one go, as far as they are there already.
@@ -35,7 +35,7 @@ pub(super) struct State {
 /// Speaks to the thread that owns the store.
 #[derive(Clone)]
 pub(super) struct StateThread {
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::UnboundedSender<Order>,
 }
 
 /// Held by whoever must not be met by a snapshot that replaces the whole ledger.
@@ -43,25 +43,26 @@ pub(super) type Whole = Arc<Mutex<()>>;
 
 type ToApply = (LogEntry, Option<ApplyResponder<Types>>);
 
-enum Order {
+pub(super) enum Order {
     Apply(Vec<ToApply>, oneshot::Sender<()>),
     Install(SnapshotFile, oneshot::Sender<()>),
     Look(Box<dyn FnOnce(&Store) + Send>),
 }
 
 impl State {
-    /// The state machine, and the work of its thread, which ends with the last [`StateThread`].
-    pub(super) fn new(
-        store: Store,
-        snapshots: Snapshots,
-        whole: Whole,
-    ) -> (State, impl FnOnce() + Send + 'static) {
-        let (orders, arriving) = mpsc::channel();
+    /// The state machine, and the keeper of the ledger that carries out what it is asked to.
+    pub(super) fn new(store: Store, snapshots: Snapshots, whole: Whole) -> (State, LedgerKeeper) {
+        let (orders, arriving) = mpsc::unbounded_channel();
         let state = State {
             thread: StateThread { orders },
             snapshots,
         };
-        (state, move || work(store, &arriving, &whole))
+        let keeper = LedgerKeeper {
+            store,
+            orders: arriving,
+            whole,
+        };
+        (state, keeper)
     }
 
     pub(super) fn thread(&self) -> StateThread {
@@ -92,12 +93,26 @@ impl StateThread {
     }
 }
 
-fn work(mut store: Store, orders: &mpsc::Receiver<Order>, whole: &Whole) {
-    while let Ok(order) = orders.recv() {
+/// Whoever owns the ledger.
+pub(super) struct LedgerKeeper {
+    store: Store,
+    orders: mpsc::UnboundedReceiver<Order>,
+    whole: Whole,
+}
+
+impl LedgerKeeper {
+    /// Keeps it until no [`StateThread`] is left, on a thread that may wait.
+    pub(super) fn run(mut self) {
+        while let Some(order) = self.orders.blocking_recv() {
+            self.carry_out(order);
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, order: Order) {
         match order {
             Order::Apply(entries, done) => {
                 for (entry, responder) in entries {
-                    let answer = apply(&mut store, &entry);
+                    let answer = apply(&mut self.store, &entry);
                     if let Some(responder) = responder {
                         responder.send(answer);
                     }
@@ -105,13 +120,15 @@ fn work(mut store: Store, orders: &mpsc::Receiver<Order>, whole: &Whole) {
                 let _ = done.send(());
             }
             Order::Install(snapshot, done) => {
-                let _whole = whole.lock().expect("nobody panics while holding it");
-                if let Err(error) = store.install(snapshot.path()) {
+                fail::point("snapshot kept");
+                let _whole = self.whole.lock().expect("nobody panics while holding it");
+                if let Err(error) = self.store.install(snapshot.path()) {
                     exit::now(LEDGER_FAILED, "installing a snapshot failed", Some(&error));
                 }
+                fail::point("snapshot installed");
                 let _ = done.send(());
             }
-            Order::Look(look) => look(&store),
+            Order::Look(look) => look(&self.store),
         }
     }
 }
@@ -125,13 +142,17 @@ fn apply(store: &mut Store, entry: &LogEntry) -> Answer {
         EntryPayload::Normal(batch) => &*batch.0,
         EntryPayload::Membership(_) | EntryPayload::Blank => &[],
     };
+    fail::point("entry due");
     let applied = store.apply(Entry {
         at: position(&entry.log_id()),
         batch,
         members: members.as_deref(),
     });
     match applied {
-        Ok(outcomes) => Answer(outcomes),
+        Ok(outcomes) => {
+            fail::point("entry applied");
+            Answer(outcomes)
+        }
         Err(error) => exit::now(LEDGER_FAILED, "writing the ledger failed", Some(&error)),
     }
 }
@@ -192,17 +213,14 @@ impl RaftStateMachine<Types> for State {
         snapshot: SnapshotFile,
     ) -> Result<(), io::Error> {
         let snapshots = self.snapshots.clone();
-        let (applied, kept) = on_disk(move || snapshots.keep(&snapshot)).await?;
-        if applied.position.map(entry_id) != meta.last_log_id {
-            return Err(io::Error::other(
-                "the snapshot does not go as far as its sender said",
-            ));
-        }
+        let expected = meta.last_log_id.as_ref().map(position);
+        let kept = on_disk(move || snapshots.keep(&snapshot, expected).map(|()| snapshot)).await?;
         self.thread.ordered(|done| Order::Install(kept, done)).await
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, io::Error> {
-        self.snapshots.current().map(snapshot_of).transpose()
+        let current = self.snapshots.current().map_err(io::Error::other)?;
+        current.map(snapshot_of).transpose()
     }
 }
 

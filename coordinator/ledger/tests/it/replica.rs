@@ -98,24 +98,29 @@ fn position_and_members_move_with_the_effects() {
 }
 
 #[test]
-fn no_entry_is_applied_twice() {
-    let (_directory, path) = directory();
-    let mut store = grown(&path, 4);
-    let before = store.dump().unwrap();
-    let again = Entry {
-        at: at(3),
-        batch: &batch(3),
-        members: None,
-    };
-    let refused = store.apply(again);
-    assert!(
-        matches!(refused, Err(StoreError::OutOfOrder { last: 3, got: 3 })),
-        "{refused:?}"
-    );
-    // Whoever sent it is mistaken about this ledger and must not go on.
-    let next = Entry { at: at(4), ..again };
-    assert!(matches!(store.apply(next), Err(StoreError::AfterFailure)));
-    assert_eq!(store.dump().unwrap(), before);
+fn no_entry_is_applied_twice_and_none_is_passed_over() {
+    for (have, got) in [(4, 3), (4, 0), (4, 5), (4, 40), (0, 1)] {
+        let (_directory, path) = directory();
+        let mut store = grown(&path, have);
+        let before = store.dump().unwrap();
+        let wrong = Entry {
+            at: at(got),
+            batch: &batch(got),
+            members: None,
+        };
+        let refused = store.apply(wrong);
+        assert!(
+            matches!(refused, Err(StoreError::OutOfOrder { next, got: it }) if (next, it) == (have, got)),
+            "{refused:?}"
+        );
+        // Whoever sent it is mistaken about this ledger and must not go on.
+        let next = Entry {
+            at: at(have),
+            ..wrong
+        };
+        assert!(matches!(store.apply(next), Err(StoreError::AfterFailure)));
+        assert_eq!(store.dump().unwrap(), before);
+    }
 }
 
 #[test]
@@ -150,8 +155,8 @@ fn a_ledger_without_a_log_becomes_a_replica_as_it_is() {
     assert_eq!(store.applied().unwrap(), Applied::default());
     assert_eq!(store.last_applied().unwrap(), position);
     assert_eq!(store.working_set().unwrap(), set);
-    apply(&mut store, 11);
-    assert_eq!(store.applied().unwrap().position, Some(at(11)));
+    apply(&mut store, 0);
+    assert_eq!(store.applied().unwrap().position, Some(at(0)));
 }
 
 /// Power goes: of the file there is what the last checkpoint carried home, of the write-ahead log
@@ -311,7 +316,15 @@ fn a_snapshot_that_is_cut_off_or_of_another_version_changes_nothing() {
     fs::write(&snapshot, &holed).unwrap();
     let refused = store.install(&snapshot);
     assert!(
-        matches!(refused, Err(SnapshotError::Install { .. })),
+        matches!(refused, Err(SnapshotError::Damaged { .. })),
+        "{refused:?}"
+    );
+    assert!(snapshot::examine(&snapshot).is_ok());
+    // What cannot be looked at is not for that reason damaged.
+    let nowhere = directory.path().join("nowhere/snapshot.db");
+    let refused = snapshot::examine(&nowhere);
+    assert!(
+        matches!(refused, Err(SnapshotError::Unreadable { .. })),
         "{refused:?}"
     );
     for (sql, what) in [

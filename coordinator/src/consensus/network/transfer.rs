@@ -18,7 +18,6 @@ use transport::{BulkReceiver, Connection, ReceiveError, SendError, StreamError};
 
 use super::super::form::FormError;
 use super::super::on_disk;
-use super::super::snapshots::SnapshotFile;
 use super::super::state::read_applied;
 use super::super::types::{SnapshotOf, VoteCast};
 use super::serve::Answers;
@@ -136,13 +135,7 @@ pub(super) async fn take_snapshot(
     receiver: BulkReceiver,
     answers: &Answers,
 ) -> Answer {
-    let path = answers.snapshots.arriving(from);
-    let taken = take(announced, receiver, path.clone(), answers).await;
-    // What is kept of it has a name of its own.
-    if let Err(error) = files::remove(&path) {
-        tracing::warn!(error = causes(&error), path = %path.display(), "a snapshot that has arrived is not removed");
-    }
-    match taken {
+    match take(announced, receiver, answers).await {
         Ok(vote) => {
             tracing::info!(node = from, "a snapshot of a member has been installed");
             let vote = wire::cast(&vote);
@@ -163,15 +156,16 @@ pub(super) async fn take_snapshot(
 async fn take(
     announced: Announced,
     receiver: BulkReceiver,
-    path: PathBuf,
     answers: &Answers,
 ) -> Result<VoteCast, TakeSnapshotError> {
     let Ok(_alone) = answers.arriving.try_acquire() else {
         return Err(TakeSnapshotError::Busy);
     };
-    receive(receiver, &path, announced.bytes).await?;
-    let examined = path.clone();
-    let applied = on_disk(move || snapshot::examine(&examined)).await;
+    let file = answers.snapshots.fresh();
+    receive(receiver, file.path(), announced.bytes).await?;
+    // All of it, before the group is told: what it does not find whole ends this process.
+    let verified = file.path().to_owned();
+    let applied = on_disk(move || snapshot::verify(&verified)).await;
     let applied = applied.map_err(TakeSnapshotError::Look)?;
     if applied.position != Some(wire::announced(announced.at)) {
         return Err(TakeSnapshotError::Another);
@@ -182,7 +176,7 @@ async fn take(
             last_log_id,
             last_membership,
         },
-        snapshot: SnapshotFile::arrived(path),
+        snapshot: file,
     };
     let vote = wire::vote(announced.vote);
     let installed = answers.raft.install_full_snapshot(vote, snapshot).await;

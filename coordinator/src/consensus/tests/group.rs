@@ -20,6 +20,9 @@ pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Names the data directory, in the process that is to be killed.
 const CHILD: &str = "MATINS_GROUP_CHILD";
 
+/// As [`CHILD`], of the process whose consensus ends.
+const ENDING: &str = "MATINS_GROUP_ENDING";
+
 fn proposal(command: ledger::Command) -> Proposal {
     Proposal {
         epoch: None,
@@ -300,6 +303,62 @@ async fn a_ledger_that_is_lost_comes_back_from_the_snapshot_and_the_log() {
     group.stop().await.unwrap();
 }
 
+/// Ledger and snapshot are both gone, and the log has lost nothing: what it was begun behind is
+/// not in it, and what it minted would be minted again.
+#[tokio::test]
+async fn a_log_is_not_applied_to_less_than_what_it_was_begun_behind() {
+    for lost in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = alone(directory.path());
+        let mut store = Store::open(&options.ledger, Rules::all()).unwrap();
+        store.propose(&batch()).unwrap();
+        let before = store.dump().unwrap();
+        drop(store);
+        let group = start(&options).await;
+        propose(&group).await;
+        let kept = content(&group).await;
+        group.stop().await.unwrap();
+
+        remove_database(&options.ledger);
+        fs::remove_dir_all(&options.snapshots).unwrap();
+        if lost {
+            let error = Group::start(options).await.err().unwrap();
+            let told = crate::exit::causes(&error);
+            assert!(told.contains("behind a ledger of 3 commands"), "{told}");
+            assert!(told.contains("holds 0"), "{told}");
+            continue;
+        }
+        // As it was when the log was begun, which was synced by then.
+        let mut store = Store::open(&options.ledger, Rules::all()).unwrap();
+        store.propose(&batch()).unwrap();
+        assert_eq!(store.dump().unwrap(), before);
+        drop(store);
+        let group = start(&options).await;
+        group.confirm(LIMIT).await.unwrap();
+        assert_eq!(content(&group).await, kept);
+        group.stop().await.unwrap();
+    }
+}
+
+/// A ledger that follows a log, as a member that has been removed, without its log.
+#[tokio::test]
+async fn a_ledger_whose_log_is_gone_takes_no_part_under_any_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = alone(directory.path());
+    let group = start(&options).await;
+    propose(&group).await;
+    group.stop().await.unwrap();
+    remove_database(&options.log);
+    for begin in [Begin::Alone, Begin::Join] {
+        let options = GroupOptions::in_directory(directory.path(), 7, begin);
+        let error = Group::start(options.clone()).await.err().unwrap();
+        let told = crate::exit::causes(&error);
+        assert!(told.contains("the log was lost"), "{told}");
+        // The log that was looked for is there now, and just as new.
+        assert!(options.log.exists());
+    }
+}
+
 /// What `retain` does when it is time, and a start after it.
 #[tokio::test]
 async fn a_log_of_which_the_front_was_purged_goes_on() {
@@ -359,6 +418,34 @@ fn member_that_is_killed() {
             writer.await.unwrap();
         }
     });
+}
+
+/// Not a test of its own: a process whose openraft ends while nobody asks it anything.
+#[test]
+fn member_whose_consensus_ends() {
+    let Some(directory) = std::env::var_os(ENDING) else {
+        return;
+    };
+    run(async {
+        let group = start(&alone(Path::new(&directory))).await;
+        group.raft.shutdown().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+}
+
+#[test]
+fn a_process_does_not_outlive_its_consensus() {
+    let directory = tempfile::tempdir().unwrap();
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "consensus::tests::group::member_whose_consensus_ends",
+        ])
+        .env(ENDING, directory.path())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(crate::exit::LEDGER_FAILED));
 }
 
 fn run(work: impl Future<Output = ()>) {

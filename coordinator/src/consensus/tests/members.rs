@@ -15,11 +15,13 @@ use openraft::raft::{
 use openraft::{OptionalSend, Raft};
 use protocol::Rules;
 use tempfile::TempDir;
+use transport::Role;
 
+use super::super::retention::Limits;
 use super::super::snapshots::SnapshotFile;
 use super::super::state::State;
 use super::super::types::{SnapshotOf, Types, VoteCast};
-use super::super::{Begin, Facts, Group, GroupOptions, Member, ProposeError, StoreId, Timers};
+use super::super::{Begin, Facts, Group, GroupOptions, Member, ProposeError, Timers, Workers};
 use super::group::{LIMIT, batch, content, epoch, leads, propose};
 
 #[derive(Clone, Default)]
@@ -127,22 +129,29 @@ impl RaftNetworkV2<Types> for Link {
     }
 }
 
-fn member(store: StoreId) -> Member {
-    Member {
-        store,
-        facts: Facts::default(),
-    }
-}
-
 struct House {
     lan: Lan,
     directories: BTreeMap<u64, TempDir>,
     groups: BTreeMap<u64, Group>,
+    timers: Timers,
+    witness: Option<u64>,
 }
+
+/// The machine that tests may be busy; nobody is to be taken for dead for that.
+const PATIENT: Timers = Timers {
+    heartbeat: Duration::from_millis(200),
+    election_min: Duration::from_millis(1500),
+    election_max: Duration::from_secs(3),
+};
 
 impl House {
     /// Three voters, of which the first has led a ledger of its own before.
     async fn of_three() -> House {
+        House::of(PATIENT, None).await
+    }
+
+    /// As [`House::of_three`]; the third may be a witness.
+    async fn of(timers: Timers, witness: Option<u64>) -> House {
         let directories: BTreeMap<u64, TempDir> = (1..=3)
             .map(|node| (node, tempfile::tempdir().unwrap()))
             .collect();
@@ -154,18 +163,32 @@ impl House {
             lan: Lan::default(),
             directories,
             groups: BTreeMap::new(),
+            timers,
+            witness,
         };
         house.start(1, Begin::Alone).await;
         leads(&house.groups[&1]).await;
         for node in [2, 3] {
             house.start(node, Begin::Join).await;
             let store = house.groups[&node].store();
-            let added = house.groups[&1].add(node, member(store)).await;
+            let facts = house.facts(node);
+            let added = house.groups[&1].add(node, Member { store, facts }).await;
             added.unwrap();
         }
         let voters = house.groups[&1].set_voters([1, 2, 3].into());
         voters.await.unwrap();
         house
+    }
+
+    fn facts(&self, node: u64) -> Facts {
+        Facts {
+            role: if self.witness == Some(node) {
+                Role::Witness
+            } else {
+                Role::Coordinator
+            },
+            ..Facts::default()
+        }
     }
 
     async fn start(&mut self, node: u64, begin: Begin) {
@@ -175,13 +198,11 @@ impl House {
             from: node,
         };
         let mut options = GroupOptions::in_directory(directory, node, begin);
-        // The machine that tests may be busy; nobody is to be taken for dead for that.
-        options.timers = Timers {
-            heartbeat: Duration::from_millis(200),
-            election_min: Duration::from_millis(1500),
-            election_max: Duration::from_secs(3),
-        };
-        let group = Group::start_with(options, |_| plug).await.unwrap();
+        options.timers = self.timers;
+        options.own = self.facts(node);
+        let group = Group::start_with(options, |_| plug, Limits::default(), Workers::start)
+            .await
+            .unwrap();
         let mut cables = self.lan.0.lock().unwrap();
         cables.members.insert(node, group.raft.clone());
         drop(cables);
@@ -288,4 +309,30 @@ async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_l
     house.agree(leader).await;
     // Nothing of it was applied anywhere.
     assert_eq!(house.propose(&[1, 2, 3]).await.1, 6);
+}
+
+/// An entry is on the first coordinator and the witness, and the first dies: the second cannot win,
+/// since it lacks the entry, and the witness brings it up and hands over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_witness_leads_where_nobody_else_can_and_hands_over() {
+    let mut house = House::of(Timers::default(), Some(3)).await;
+    house.cut(Some(2));
+    assert_eq!(house.propose(&[1]).await, (1, 4));
+    house.stop(1).await;
+    let mut witness = house.groups[&3].leadership();
+    house.cut(None);
+    let led = witness.wait_for(|now| now.leads);
+    tokio::time::timeout(LIMIT, led).await.unwrap().unwrap();
+    assert_eq!(house.propose(&[2]).await, (2, 6));
+    house.agree(2).await;
+
+    // Where a coordinator can win, the witness leaves it to it; also after a restart.
+    house.stop(3).await;
+    house.start(3, Begin::Join).await;
+    house.start(1, Begin::Join).await;
+    assert_eq!(house.propose(&[2]).await, (2, 8));
+    house.agree(2).await;
+    house.stop(2).await;
+    assert_eq!(house.propose(&[1]).await, (1, 10));
+    assert_ne!(house.groups[&3].leadership().borrow().leader, Some(3));
 }

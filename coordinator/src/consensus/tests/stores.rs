@@ -1,31 +1,83 @@
+use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::{fs, thread};
+use std::{fs, io, thread};
 
+use futures_util::stream::{self, Stream, TryStreamExt};
 use ledger::Store;
 use ledger::log::LogFile;
-use openraft::StorageError;
 use openraft::entry::{EntryPayload, RaftEntry};
-use openraft::storage::{IOFlushed, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
+use openraft::storage::{
+    EntryResponder, IOFlushed, RaftLogStorage, RaftLogStorageExt, RaftStateMachine, SnapshotMeta,
+};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::vote::RaftVote;
-use openraft::{RaftLogReader, RaftSnapshotBuilder};
+use openraft::{OptionalSend, RaftLogReader, RaftSnapshotBuilder, StorageError};
 use protocol::Rules;
 use tempfile::TempDir;
 
 use super::super::log_store::LogStore;
-use super::super::snapshots::Snapshots;
+use super::super::snapshots::{KeepError, SnapshotFile, Snapshots};
 use super::super::spawn;
 use super::super::state::{State, Whole};
-use super::super::types::{Batch, EntryId, Leader, LogEntry, Types, VoteCast};
+use super::super::types::{
+    Batch, EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, VoteCast, position,
+};
 use super::group::LIMIT;
 
 struct Fresh;
 
-impl StoreBuilder<Types, LogStore, State, TempDir> for Fresh {
-    async fn build(&self) -> Result<(TempDir, LogStore, State), StorageError<Types>> {
+impl StoreBuilder<Types, LogStore, Filled, TempDir> for Fresh {
+    async fn build(&self) -> Result<(TempDir, LogStore, Filled), StorageError<Types>> {
         let directory = tempfile::tempdir().unwrap();
         let (log, state) = open(&directory);
-        Ok((directory, log, state))
+        Ok((directory, log, Filled(state)))
+    }
+}
+
+/// The suite applies entries that do not follow each other, which no log does and the ledger
+/// refuses: what lies between is filled with entries of nothing.
+struct Filled(State);
+
+impl RaftStateMachine<Types> for Filled {
+    type SnapshotData = SnapshotFile;
+    type SnapshotBuilder = Snapshots;
+
+    async fn applied_state(&mut self) -> Result<(Option<EntryId>, MembersAt), io::Error> {
+        self.0.applied_state().await
+    }
+
+    async fn apply<Strm>(&mut self, mut entries: Strm) -> Result<(), io::Error>
+    where
+        Strm: Stream<Item = Result<EntryResponder<Types>, io::Error>> + Unpin + OptionalSend,
+    {
+        while let Some((entry, responder)) = entries.try_next().await? {
+            let applied = self.0.applied_state().await?.0;
+            let next = applied.map_or(0, |applied| applied.index + 1);
+            let leader = entry.log_id().leader_id;
+            let missing = (next..entry.index()).map(|index| {
+                let id = EntryId::new(leader, index);
+                Ok((LogEntry::new(id, EntryPayload::Blank), None))
+            });
+            let given = std::iter::once(Ok((entry, responder)));
+            self.0.apply(stream::iter(missing.chain(given))).await?;
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Snapshots {
+        self.0.get_snapshot_builder().await
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<Leader, u64, Member>,
+        snapshot: SnapshotFile,
+    ) -> Result<(), io::Error> {
+        self.0.install_snapshot(meta, snapshot).await
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, io::Error> {
+        self.0.get_current_snapshot().await
     }
 }
 
@@ -33,12 +85,12 @@ impl StoreBuilder<Types, LogStore, State, TempDir> for Fresh {
 fn open(directory: &TempDir) -> (LogStore, State) {
     let at = |name| directory.path().join(name);
     let file = LogFile::open(&at("log.db"), "5eed").unwrap();
-    let (log, write) = LogStore::open(file, &at("log.db")).unwrap();
-    spawn("log", write).unwrap();
+    let (log, writer) = LogStore::open(file, &at("log.db")).unwrap();
+    spawn("log", move || writer.run()).unwrap();
     let store = Store::open_replica(&at("ledger.db"), Rules::all()).unwrap();
     let snapshots = Snapshots::open(&at("snapshots"), &at("ledger.db")).unwrap();
-    let (state, work) = State::new(store, snapshots, Whole::default());
-    spawn("ledger", work).unwrap();
+    let (state, keeper) = State::new(store, snapshots, Whole::default());
+    spawn("ledger", move || keeper.run()).unwrap();
     (log, state)
 }
 
@@ -218,6 +270,123 @@ async fn a_snapshot_outlives_the_process_and_one_that_is_cut_off_does_not() {
     assert_eq!(state.applied_state().await.unwrap().0, Some(id(3)));
 }
 
+fn files(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+async fn snapshot(state: &mut State) -> SnapshotOf {
+    state
+        .get_snapshot_builder()
+        .await
+        .build_snapshot()
+        .await
+        .unwrap()
+}
+
+/// A store that has applied the entries before `end`, for the snapshots of it.
+async fn other(end: u64) -> (TempDir, State) {
+    let directory = tempfile::tempdir().unwrap();
+    let (_log, mut state) = open(&directory);
+    apply(&mut state, (0..end).map(|index| entry(index, 2)).collect()).await;
+    (directory, state)
+}
+
+/// Whoever sends it to a newcomer takes its time, and meanwhile another takes its name.
+#[tokio::test]
+async fn a_snapshot_stays_what_it_is_for_whoever_holds_it() {
+    let (directory, mut state) = other(3).await;
+    snapshot(&mut state).await;
+    let held = state.get_current_snapshot().await.unwrap().unwrap();
+    apply(&mut state, vec![entry(3, 1)]).await;
+    let made = snapshot(&mut state).await;
+    assert_eq!(made.meta.last_log_id, Some(id(3)));
+    let now = state.get_current_snapshot().await.unwrap().unwrap();
+    assert_eq!(now.meta.last_log_id, Some(id(3)));
+    for (snapshot, last) in [(&held, 2), (&made, 3), (&now, 3)] {
+        let found = ledger::snapshot::examine(snapshot.snapshot.path()).unwrap();
+        assert_eq!(found.position, Some(position(&id(last))));
+    }
+    drop((held, made, now));
+    assert_eq!(files(&directory.path().join("snapshots")), 1);
+}
+
+/// One is received while another is made: what goes further stays.
+#[tokio::test]
+async fn a_snapshot_that_was_made_does_not_take_the_place_of_one_that_goes_further() {
+    let (_elsewhere, mut sender) = other(9).await;
+    let sent = snapshot(&mut sender).await;
+    let (directory, mut state) = other(3).await;
+    let at = |name| directory.path().join(name);
+    let snapshots = Snapshots::open(&at("snapshots"), &at("ledger.db")).unwrap();
+    let ninth = Some(position(&id(8)));
+    let third = Some(position(&id(2)));
+    let refused = snapshots.keep(&sent.snapshot, third);
+    assert!(
+        matches!(refused, Err(KeepError::Elsewhere { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(snapshots.reached(), None);
+    snapshots.keep(&sent.snapshot, ninth).unwrap();
+    let (made, _file) = snapshots.make().unwrap();
+    assert_eq!(made.position, third);
+    assert_eq!(snapshots.reached(), ninth);
+    let (current, file) = snapshots.current().unwrap().unwrap();
+    assert_eq!(current.position, ninth);
+    assert_eq!(ledger::snapshot::examine(file.path()).unwrap(), current);
+    // And it is installed.
+    drop(file);
+    state
+        .install_snapshot(&sent.meta, sent.snapshot)
+        .await
+        .unwrap();
+    assert_eq!(state.applied_state().await.unwrap().0, Some(id(8)));
+}
+
+/// Pages that say nothing any more, in the middle of a file that is as long as it should be.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let half = bytes.len() / 2 / 4096 * 4096;
+    bytes[half..half + 8 * 4096].fill(0);
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_that_arrives_damaged_is_not_kept() {
+    let (_elsewhere, mut sender) = other(9).await;
+    let sent = snapshot(&mut sender).await;
+    damage(sent.snapshot.path());
+    let (directory, mut state) = other(3).await;
+    let refused = state.install_snapshot(&sent.meta, sent.snapshot).await;
+    let told = crate::exit::causes(&refused.unwrap_err());
+    assert!(told.contains("cut off or damaged"), "{told}");
+    assert_eq!(state.applied_state().await.unwrap().0, Some(id(2)));
+    assert_eq!(files(&directory.path().join("snapshots")), 0);
+}
+
+/// It would be put in the ledger's place by every start, and end each.
+#[tokio::test]
+async fn a_kept_snapshot_that_is_damaged_goes_before_a_start_needs_it() {
+    let (_elsewhere, mut sender) = other(9).await;
+    let sent = snapshot(&mut sender).await;
+    let (directory, _state) = other(3).await;
+    let at = |name| directory.path().join(name);
+    let open = || Snapshots::open(&at("snapshots"), &at("ledger.db")).unwrap();
+    open().keep(&sent.snapshot, Some(position(&id(8)))).unwrap();
+    let place = at("snapshots/snapshot.db");
+    // As a file of its own: what is sent is the same file here.
+    let copy = fs::read(&place).unwrap();
+    fs::remove_file(&place).unwrap();
+    fs::write(&place, copy).unwrap();
+    damage(&place);
+    let snapshots = open();
+    // A ledger that is further on does not need it, and it is not read for that.
+    snapshots.verify_ahead_of(Some(position(&id(8)))).unwrap();
+    assert!(place.exists());
+    snapshots.verify_ahead_of(Some(position(&id(7)))).unwrap();
+    assert!(!place.exists());
+    assert!(snapshots.current().unwrap().is_none());
+}
+
 /// A copy takes as long as the disk does, and whoever asks is the thread of votes and heartbeats.
 #[test]
 fn nobody_waits_for_a_snapshot_that_is_being_made() {
@@ -230,12 +399,12 @@ fn nobody_waits_for_a_snapshot_that_is_being_made() {
         let snapshots = snapshots.clone();
         move || snapshots.make()
     });
-    while !directory.path().join("snapshots/snapshot.new").exists() {
+    while files(&directory.path().join("snapshots")) == 0 {
         assert!(!making.is_finished());
         thread::yield_now();
     }
     let (say, heard) = mpsc::channel();
-    thread::spawn(move || say.send(snapshots.current().is_some()));
+    thread::spawn(move || say.send(snapshots.current().unwrap().is_some()));
     assert_eq!(heard.recv_timeout(LIMIT), Ok(false));
     // It is no ledger.
     drop(fs::OpenOptions::new().write(true).open(&ledger).unwrap());
