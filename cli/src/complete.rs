@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
-use protocol::api::{Agent, Job, Resource, Run};
+use protocol::api::{Agent, ApiToken, Job, Resource, Run};
 use serde::de::DeserializeOwned;
 
 use crate::client::{PAGE_ROWS_MAX, Target};
@@ -43,6 +43,13 @@ pub(crate) fn resources() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let of = |resource: &Resource| (resource.resource.clone(), String::new());
         list("/api/v1/resources", PAGE_ROWS_MAX, of)
+    })
+}
+
+pub(crate) fn tokens() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let of = |token: &ApiToken| (token.name.to_string(), token.role.to_string());
+        list("/api/v1/tokens", PAGE_ROWS_MAX, of)
     })
 }
 

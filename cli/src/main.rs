@@ -78,6 +78,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Uncordon(options) => commands::fleet::uncordon(&options),
         Command::Drain(options) => commands::fleet::drain(&options),
         Command::Resource(what) => commands::fleet::resource(&what),
+        Command::Token(what) => commands::token::token(&what),
         Command::Why(options) => commands::why::why(&options),
         Command::Sql(options) => commands::sql::sql(&options),
         Command::Completions(options) => reference::completions(&options),

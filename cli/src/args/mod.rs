@@ -1,5 +1,6 @@
 //! The command line, a file for each subject.
 
+mod access;
 mod act;
 mod bench;
 mod fleet;
@@ -15,6 +16,7 @@ use protocol::DurationMs;
 
 use crate::client::Target;
 use crate::output::Format;
+pub(crate) use access::*;
 pub(crate) use act::*;
 pub(crate) use bench::*;
 pub(crate) use fleet::*;
@@ -103,6 +105,9 @@ pub(crate) enum Command {
     /// Say how much there is of what shards share
     #[command(subcommand)]
     Resource(Resource),
+    /// Say who may ask this Matins for what
+    #[command(subcommand)]
+    Token(Token),
     /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
     /// Make manifests of crontabs, CronJobs, xxl-job or Quartz

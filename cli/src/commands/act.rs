@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Run) -> Result<(), Failure> {
     let request = RunRequest {
         params: once_each(&options.params)?,
         fire_time: options.at,
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     tell(&options.asking, &client.post(&path, &request)?)
@@ -48,7 +48,7 @@ pub(crate) fn rerun(options: &Rerun) -> Result<(), Failure> {
     let request = RerunRequest {
         failed: options.failed,
         shard: options.shard,
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     let path = format!("/api/v1/runs/{run}/rerun");
@@ -59,7 +59,7 @@ pub(crate) fn redo(options: &Redo) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
     let run = id_of(&client, &options.run)?;
     let request = RedoRequest {
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
         force: options.force,
     };
@@ -78,7 +78,7 @@ pub(crate) fn cancel(options: &Cancel) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
     let run = id_of(&client, &options.run)?;
     let request = CancelRequest {
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     let path = format!("/api/v1/runs/{run}/cancel");
@@ -96,7 +96,7 @@ pub(crate) fn confirm(options: &Confirm) -> Result<(), Failure> {
     let request = ConfirmRequest {
         shard: options.shard,
         verdict: verdict.to_owned(),
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     let path = format!("/api/v1/runs/{run}/confirm");
@@ -106,7 +106,7 @@ pub(crate) fn confirm(options: &Confirm) -> Result<(), Failure> {
 pub(crate) fn pause(options: &Pause) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
     let request = PauseRequest {
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     let path = format!("{}/pause", path_of(&options.job));
@@ -123,7 +123,9 @@ pub(crate) fn pause(options: &Pause) -> Result<(), Failure> {
 
 pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
-    let request = ResumeRequest { by: asking_user() };
+    let request = ResumeRequest {
+        by: Some(asking_user()),
+    };
     let path = format!("{}/resume", path_of(&options.job));
     let answer: PauseAnswer = client.post(&path, &request)?;
     options.asking.output.print(&answer, |_| resumed(&answer))
@@ -154,7 +156,7 @@ pub(crate) fn alerts(what: &Alerts) -> Result<(), Failure> {
         asking,
     } = what;
     let request = ClearAlertRequest {
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: reason.clone(),
     };
     let path = format!("/api/v1/alerts/{alert}/clear");

@@ -27,7 +27,7 @@ const NAMED_MAX: usize = 5;
 
 pub(crate) fn cordon(options: &Cordon) -> Result<(), Failure> {
     let request = CordonRequest {
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     let client = options.asking.target.find()?;
@@ -36,7 +36,9 @@ pub(crate) fn cordon(options: &Cordon) -> Result<(), Failure> {
 }
 
 pub(crate) fn uncordon(options: &Uncordon) -> Result<(), Failure> {
-    let request = UncordonRequest { by: asking_user() };
+    let request = UncordonRequest {
+        by: Some(asking_user()),
+    };
     let client = options.asking.target.find()?;
     let answer = client.post(&format!("{}/uncordon", agent_path(&options.host)), &request)?;
     tell(&options.asking, &answer)
@@ -49,7 +51,7 @@ pub(crate) fn drain(options: &Drain) -> Result<(), Failure> {
     }
     let request = DrainRequest {
         now: options.now,
-        by: asking_user(),
+        by: Some(asking_user()),
         reason: options.reason.clone(),
     };
     let path = agent_path(&options.host);
@@ -127,7 +129,7 @@ fn wait_until_empty(
 pub(crate) fn revoke(name: &AgentName, reason: String, asking: &Asking) -> Result<(), Failure> {
     let client = asking.target.find()?;
     let request = RevokeRequest {
-        by: asking_user(),
+        by: Some(asking_user()),
         reason,
     };
     let answer: RevokeAnswer = client.post(&format!("{}/revoke", agent_path(name)), &request)?;
@@ -151,7 +153,7 @@ pub(crate) fn resource(what: &args::Resource) -> Result<(), Failure> {
         } => {
             let request = PutResourceRequest {
                 capacity: *capacity,
-                by: asking_user(),
+                by: Some(asking_user()),
             };
             let client = asking.target.find()?;
             let answer: Resource = client.put(&resource_path(name), &request)?;
@@ -177,7 +179,9 @@ pub(crate) fn resource(what: &args::Resource) -> Result<(), Failure> {
             }
         }
         args::Resource::Delete { name, asking } => {
-            let request = DeleteResourceRequest { by: asking_user() };
+            let request = DeleteResourceRequest {
+                by: Some(asking_user()),
+            };
             let client = asking.target.find()?;
             client.delete(&resource_path(name), &request)?;
             let answer = serde_json::json!({"resource": name, "result": "deleted"});

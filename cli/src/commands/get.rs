@@ -305,7 +305,7 @@ fn runs_table(runs: &[Run], room: Room) -> String {
 fn audit_table(entries: &[AuditEntry], room: Room) -> String {
     let mut table = match room {
         Room::Columns80 => Table::new(&["AT", "BY", "~WHAT", "~TO", "~WHY"]),
-        Room::Endless => Table::new(&["AT", "BY", "WHAT", "TO", "WHY"]),
+        Room::Endless => Table::new(&["AT", "BY", "WHAT", "TO", "WHY", "FROM"]),
     };
     for entry in entries {
         let to = [
@@ -314,13 +314,17 @@ fn audit_table(entries: &[AuditEntry], room: Room) -> String {
             entry.agent.as_ref().map(ToString::to_string),
         ];
         let to: Vec<String> = to.into_iter().flatten().collect();
-        table.row(vec![
+        let mut row = vec![
             to_the_second(entry.at).to_rfc3339(),
             entry.by.clone(),
             entry.action.clone(),
             to.join(" "),
             entry.reason.clone().unwrap_or_default(),
-        ]);
+        ];
+        if room == Room::Endless {
+            row.push(entry.from.clone().unwrap_or_default());
+        }
+        table.row(row);
     }
     table.render_in(room)
 }

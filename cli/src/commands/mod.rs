@@ -12,6 +12,7 @@ pub(crate) mod logs;
 pub(crate) mod next;
 pub(crate) mod schema;
 pub(crate) mod sql;
+pub(crate) mod token;
 pub(crate) mod version;
 pub(crate) mod why;
 
@@ -50,7 +51,8 @@ fn look_again<T>(
     }
 }
 
-/// Who asks: the user that this process runs as.
+/// Who asks: the user that this process runs as. Recorded where the machine's own token is used,
+/// which says nothing of who has it.
 pub(crate) fn asking_user() -> String {
     let uid = getuid();
     match User::from_uid(uid) {

@@ -11,14 +11,15 @@ use axum::Router;
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
 use axum::routing::{MethodFilter, on};
+use protocol::ApiRole;
 use protocol::api::ErrorBody;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::Api;
+use super::asker::describe_asker;
 use super::error::ApiError;
-use super::input::describe_asker;
 
 /// What any operation may be answered with, whatever it is asked.
 const EVERYWHERE: &[StatusCode] = &[
@@ -40,11 +41,37 @@ pub(super) struct About {
     pub(super) open: Open,
 }
 
-/// Whether an operation wants the token.
+/// Who may ask for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
-    ToBearer,
     ToAll,
+    /// To bearers of tokens of this role at least.
+    To(ApiRole, Scope),
+}
+
+/// What of this Matins an operation is about, by which tokens of some namespaces are held to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The job that its path names: the gate judges whether it is within reach.
+    Job,
+    /// Jobs, which it does not name in its path: its handler tells and changes only what is within
+    /// the reach of the [`Asker`](super::asker::Asker), which it therefore takes.
+    Within,
+    /// Nothing that is any job's: for every token.
+    Common,
+    /// This Matins as a whole: for tokens without limit.
+    Everything,
+}
+
+impl Scope {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Scope::Job => "job",
+            Scope::Within => "within",
+            Scope::Common => "common",
+            Scope::Everything => "everything",
+        }
+    }
 }
 
 pub(super) struct Operation {
@@ -94,6 +121,12 @@ impl Operation {
     pub(super) fn answers(&self) -> (Vec<StatusCode>, Vec<String>) {
         let mut draft = Draft::default();
         (self.describe)(&mut draft);
+        // Else a token of some namespaces would be told of all.
+        debug_assert!(
+            draft.knows_who_asks || !matches!(self.about.open, Open::To(_, Scope::Within)),
+            "{} does not look at who asks",
+            self.about.id
+        );
         let content = draft.success["content"].as_object();
         let media_types = content.into_iter().flat_map(Map::keys).cloned().collect();
         (draft.all_statuses(self.about), media_types)
@@ -148,6 +181,8 @@ pub(super) struct Draft {
     body: Option<Value>,
     success: Value,
     statuses: Vec<StatusCode>,
+    /// The handler takes the asker.
+    pub(super) knows_who_asks: bool,
 }
 
 impl Default for Draft {
@@ -163,6 +198,7 @@ impl Default for Draft {
             body: None,
             success: Value::Null,
             statuses: Vec::new(),
+            knows_who_asks: false,
         }
     }
 }
@@ -259,8 +295,11 @@ impl Draft {
         all.extend(&self.statuses);
         all.extend(about.refuses);
         all.extend(EVERYWHERE);
-        if about.open == Open::ToBearer {
+        if let Open::To(role, scope) = about.open {
             all.push(StatusCode::UNAUTHORIZED);
+            if role > ApiRole::Viewer || scope != Scope::Common {
+                all.push(StatusCode::FORBIDDEN);
+            }
         }
         all.sort_unstable();
         all.dedup();
@@ -291,8 +330,12 @@ impl Draft {
         if let Some(body) = self.body.take() {
             operation["requestBody"] = body;
         }
-        if about.open == Open::ToAll {
-            operation["security"] = json!([]);
+        match about.open {
+            Open::ToAll => operation["security"] = json!([]),
+            Open::To(role, scope) => {
+                operation["security"] = json!([{ "bearer": [role.as_str()] }]);
+                operation["x-matins-reach"] = json!(scope.as_str());
+            }
         }
         self.statuses.clear();
         operation

@@ -21,6 +21,7 @@ pub(crate) struct ApiError {
 enum Kind {
     Invalid,
     Unauthorized,
+    Forbidden,
     NotFound,
     Refused,
     Changed,
@@ -97,8 +98,9 @@ impl ApiError {
     }
 
     pub(crate) fn unauthorized(what: impl Into<String>, why: impl Into<String>) -> ApiError {
-        let remedy = "send `Authorization: Bearer TOKEN` with the token from the file api-token \
-                      (or api.json) in the coordinator's data directory";
+        let remedy = "send `Authorization: Bearer TOKEN` with a token that `matins token create` has \
+                      made, or, on the coordinator's own machine, with the one in the file \
+                      api-token (or api.json) of its data directory";
         ApiError::new(
             StatusCode::UNAUTHORIZED,
             Kind::Unauthorized,
@@ -106,6 +108,15 @@ impl ApiError {
             why,
             remedy,
         )
+    }
+
+    /// Who asks is known, and may not.
+    pub(crate) fn forbidden(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
+        ApiError::new(StatusCode::FORBIDDEN, Kind::Forbidden, what, why, remedy)
     }
 
     pub(crate) fn not_found(
@@ -245,6 +256,7 @@ impl ApiError {
             | Refusal::NoSuchShard { .. }
             | Refusal::NoSuchAlert { .. }
             | Refusal::NoAgentNamed { .. }
+            | Refusal::NoTokenNamed { .. }
             | Refusal::NoSuchResource { .. } => ApiError::not_found(what, why, remedy),
             Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
@@ -266,6 +278,12 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::NoSuchJob { .. } => LIST_JOBS,
         Refusal::NoSuchRun { .. } => LIST_RUNS,
         Refusal::NoAgentNamed { .. } => LIST_AGENTS,
+        Refusal::NoTokenNamed { .. } => {
+            "list the tokens (`matins token list`) and use one of their names"
+        }
+        Refusal::TokenNameTaken { .. } => {
+            "choose another name, such as the same with the year behind it"
+        }
         Refusal::NoSuchResource { .. } => {
             "list the resources (`matins get resources`) and use one of their names"
         }
@@ -324,6 +342,7 @@ impl Kind {
         match self {
             Kind::Invalid => "invalid",
             Kind::Unauthorized => "unauthorized",
+            Kind::Forbidden => "forbidden",
             Kind::NotFound => "not_found",
             Kind::Refused => "refused",
             Kind::Changed => "changed",

@@ -12,13 +12,14 @@ use protocol::api::{
     Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
     CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
 };
-use protocol::{AgentId, AgentName, JobName, NamespaceName, Now, Reach, RunId};
+use protocol::{AgentId, AgentName, JobName, NamespaceName, Now, RunId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
+use super::asker::Asker;
 use super::error::{ApiError, LIST_AGENTS};
-use super::input::{AgentPath, AlertPath, Entity, Params, check_asker};
+use super::input::{AgentPath, AlertPath, Entity, Params};
 use super::jobs::out_of_place;
 use super::pages::{self, PageQuery, Paged, place};
 
@@ -87,10 +88,13 @@ async fn tell_standings(api: &Api, what: &str, agents: &mut [Agent]) -> Result<(
 /// `GET /api/v1/agents/{name}`: with what runs there, and what would become of it.
 pub(super) async fn agent(
     State(api): State<Api>,
+    asker: Asker,
     AgentPath(name): AgentPath,
 ) -> Result<Json<AgentDetail>, ApiError> {
     let what = format!("showing agent {name}");
-    Ok(Json(detail(&api, &what, &name).await?))
+    let mut found = detail(&api, &what, &name).await?;
+    found.leases.retain(|lease| asker.reach().holds(&lease.job));
+    Ok(Json(found))
 }
 
 async fn detail(api: &Api, what: &str, name: &AgentName) -> Result<AgentDetail, ApiError> {
@@ -110,16 +114,27 @@ async fn detail(api: &Api, what: &str, name: &AgentName) -> Result<AgentDetail, 
 /// `POST /api/v1/agents/{name}/cordon`
 pub(super) async fn cordon(
     State(api): State<Api>,
+    asker: Asker,
     AgentPath(agent): AgentPath,
     Entity(body): Entity<CordonRequest>,
 ) -> Result<Json<AgentAnswer>, ApiError> {
     let what = format!("cordoning agent {agent}");
-    take_out(&api, &what, agent, Cordon::Cordoned, body.by, body.reason).await
+    take_out(
+        &api,
+        &asker,
+        &what,
+        agent,
+        Cordon::Cordoned,
+        body.by,
+        body.reason,
+    )
+    .await
 }
 
 /// `POST /api/v1/agents/{name}/drain`
 pub(super) async fn drain(
     State(api): State<Api>,
+    asker: Asker,
     AgentPath(agent): AgentPath,
     Entity(body): Entity<DrainRequest>,
 ) -> Result<Json<AgentAnswer>, ApiError> {
@@ -129,25 +144,26 @@ pub(super) async fn drain(
     } else {
         Cordon::Draining
     };
-    take_out(&api, &what, agent, cordon, body.by, body.reason).await
+    take_out(&api, &asker, &what, agent, cordon, body.by, body.reason).await
 }
 
 async fn take_out(
     api: &Api,
+    asker: &Asker,
     what: &str,
     agent: AgentName,
     cordon: Cordon,
-    by: String,
+    by: Option<String>,
     reason: String,
 ) -> Result<Json<AgentAnswer>, ApiError> {
-    check_asker(what, &by, Some(&reason))?;
+    let by = asker.signs(what, by, Some(&reason))?;
     let request = Request::Cordon {
         agent: agent.clone(),
         cordon,
         by,
         reason,
     };
-    match api.carry_out(what, request).await? {
+    match api.carry_out(what, asker, request).await? {
         Done::AgentCordoned { .. } => as_it_stands(api, what, agent).await,
         other => Err(out_of_place(what, &other)),
     }
@@ -156,16 +172,17 @@ async fn take_out(
 /// `POST /api/v1/agents/{name}/uncordon`
 pub(super) async fn uncordon(
     State(api): State<Api>,
+    asker: Asker,
     AgentPath(agent): AgentPath,
     Entity(body): Entity<UncordonRequest>,
 ) -> Result<Json<AgentAnswer>, ApiError> {
     let what = format!("uncordoning agent {agent}");
-    check_asker(&what, &body.by, None)?;
+    let by = asker.signs(&what, body.by, None)?;
     let request = Request::Uncordon {
         agent: agent.clone(),
-        by: body.by,
+        by,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::AgentUncordoned { .. } => as_it_stands(&api, &what, agent).await,
         other => Err(out_of_place(&what, &other)),
     }
@@ -190,17 +207,18 @@ async fn as_it_stands(
 /// `POST /api/v1/agents/{name}/revoke`
 pub(super) async fn revoke(
     State(api): State<Api>,
+    asker: Asker,
     AgentPath(agent): AgentPath,
     Entity(body): Entity<RevokeRequest>,
 ) -> Result<Json<RevokeAnswer>, ApiError> {
     let what = format!("revoking agent {agent}");
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
     let request = Request::RevokeAgent {
         agent: agent.clone(),
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::Revoked { known } => Ok(Json(RevokeAnswer { agent, known })),
         other => Err(out_of_place(&what, &other)),
     }
@@ -228,6 +246,7 @@ pub(super) const fn word(standing: Standing) -> &'static str {
 /// `GET /api/v1/alerts`: those that are open, the newest first; with `all`, the cleared ones too.
 pub(super) async fn alerts(
     State(api): State<Api>,
+    asker: Asker,
     uri: Uri,
     Params(query): Params<AlertsQuery>,
 ) -> Result<Paged<Alert>, ApiError> {
@@ -237,7 +256,7 @@ pub(super) async fn alerts(
         kind: query.kind,
         job: query.job,
         namespace: query.namespace,
-        within: Reach::ALL,
+        within: asker.reach().clone(),
         before: place(what, query.cursor.as_deref())?,
         limit: pages::limit(what, query.limit, ALERTS_DEFAULT)?,
     };
@@ -248,17 +267,25 @@ pub(super) async fn alerts(
 /// `POST /api/v1/alerts/{id}/clear`
 pub(super) async fn clear_alert(
     State(api): State<Api>,
+    asker: Asker,
     AlertPath(alert): AlertPath,
     Entity(body): Entity<ClearAlertRequest>,
 ) -> Result<Json<ClearAlertAnswer>, ApiError> {
     let what = format!("clearing {alert}");
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
+    if !asker.reach().is_all() {
+        let read = move |reader: &ledger::Reader| reader.job_of_alert(alert);
+        match api.readers.read(&what, read).await? {
+            Some(job) => asker.must_reach(&what, &job)?,
+            None => asker.must_reach_all(&what)?,
+        }
+    }
     let request = Request::ClearAlert {
         alert,
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::AlertCleared { changed } => Ok(Json(ClearAlertAnswer { alert, changed })),
         other => Err(out_of_place(&what, &other)),
     }
@@ -283,6 +310,7 @@ pub(super) struct AuditQuery {
 /// `GET /api/v1/audit`: what people did, newest first.
 pub(super) async fn audit(
     State(api): State<Api>,
+    asker: Asker,
     uri: Uri,
     Params(query): Params<AuditQuery>,
 ) -> Result<Paged<AuditEntry>, ApiError> {
@@ -294,7 +322,7 @@ pub(super) async fn audit(
         run: query.run,
         agent: query.agent,
         by: query.by,
-        within: Reach::ALL,
+        within: asker.reach().clone(),
     };
     let read = move |reader: &ledger::Reader| reader.audit(&filter);
     Ok(Paged::of(&uri, api.readers.read(what, read).await?))

@@ -1,7 +1,7 @@
 //! What every request passes on its way in, and every answer on its way out.
 //!
-//! In this order, cheapest first: the size of its head, how fast its client asks, the token, and
-//! whether it takes any form that there is. On the way out an answer gets the request's id, and a
+//! In this order, cheapest first: the size of its head, how fast its client asks, whose token it
+//! carries, what that lets its bearer do, and whether it takes any form that there is. On the way out an answer gets the request's id, and a
 //! refusal its body.
 
 use std::collections::BTreeMap;
@@ -9,18 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Json;
-use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use ledger::RevokedToken;
 use protocol::api::ErrorBody;
 use tracing::Instrument;
 
-use super::describe::{Open, Operation};
+use super::asker::Asker;
+use super::describe::{Open, Operation, Scope};
 use super::error::ApiError;
+use super::input::{JobPath, what};
 use super::listener::Peer;
 use super::rate::Rates;
-use crate::token::ApiToken;
+use super::readers::Readers;
+use crate::clock::read_now;
+use crate::token::{ApiToken, digest_of};
 
 /// Largest head of a request: its target and its headers. A thousand ids fit into a query.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -35,7 +41,10 @@ const UNCOUNTED: &[&str] = &["/healthz", "/readyz", "/metrics"];
 
 #[derive(Clone)]
 pub(super) struct Gate {
+    /// The machine's own.
     token: Arc<ApiToken>,
+    /// Of all others.
+    readers: Readers,
     rates: Arc<Rates>,
     served: Arc<Served>,
     ids: Arc<RequestIds>,
@@ -60,7 +69,12 @@ struct RequestIds {
 
 impl Gate {
     /// `process` tells the ids of this process's requests from those of others.
-    pub(super) fn new(token: Arc<ApiToken>, process: u32, operations: &[Operation]) -> Gate {
+    pub(super) fn new(
+        token: Arc<ApiToken>,
+        readers: Readers,
+        process: u32,
+        operations: &[Operation],
+    ) -> Gate {
         let mut served = Served::new();
         for operation in operations {
             let (statuses, media_types) = operation.answers();
@@ -74,6 +88,7 @@ impl Gate {
         }
         Gate {
             token,
+            readers,
             rates: Arc::default(),
             served: Arc::new(served),
             ids: Arc::new(RequestIds {
@@ -83,10 +98,10 @@ impl Gate {
         }
     }
 
-    fn operation(&self, request: &Request) -> Option<&OperationServed> {
-        let path = request.extensions().get::<MatchedPath>()?.as_str();
+    fn operation(&self, parts: &Parts) -> Option<&OperationServed> {
+        let path = parts.extensions.get::<MatchedPath>()?.as_str();
         // Who asks for the head alone is answered by the same handler.
-        let method = match *request.method() {
+        let method = match parts.method {
             Method::HEAD => &Method::GET,
             ref method => method,
         };
@@ -94,15 +109,15 @@ impl Gate {
         of_path.iter().find(|operation| operation.method == method)
     }
 
-    /// Whether the request may go on, and if not, what it is answered.
-    fn admit(
+    /// Lets the request go on, with the [`Asker`] where it is known, or says what it is answered.
+    async fn admit(
         &self,
         peer: &Peer,
-        request: &Request,
+        parts: &mut Parts,
         operation: Option<&OperationServed>,
     ) -> Result<(), ApiError> {
-        let what = format!("{} {}", request.method(), request.uri().path());
-        let bytes = head_bytes(request);
+        let what = what(parts);
+        let bytes = head_bytes(parts);
         if bytes > HEAD_BYTES_MAX {
             let why = format!("its head has {bytes} bytes, and {HEAD_BYTES_MAX} are taken");
             return Err(ApiError::not_taken(
@@ -112,17 +127,22 @@ impl Gate {
                 "ask with fewer or shorter headers, and for fewer things at a time",
             ));
         }
-        if !UNCOUNTED.contains(&request.uri().path())
+        if !UNCOUNTED.contains(&parts.uri.path())
             && let Err(wait) = self.rates.take(peer.address.ip())
         {
             return Err(ApiError::throttled(what, wait.as_secs() + 1));
         }
-        let open = operation.is_some_and(|operation| operation.open == Open::ToAll);
-        if !open && let Err(why) = authorized(&self.token, request.headers()) {
-            return Err(ApiError::unauthorized(what, why));
+        let open = operation.map(|operation| operation.open);
+        if open != Some(Open::ToAll) {
+            let asker = self.identify(&what, peer, &parts.headers).await?;
+            if let Some(Open::To(role, scope)) = open {
+                asker.must_be(&what, role)?;
+                self.judge_reach(&what, &asker, scope, parts).await?;
+            }
+            parts.extensions.insert(asker);
         }
         match operation {
-            Some(operation) if !accepts(request.headers(), &operation.media_types) => {
+            Some(operation) if !accepts(&parts.headers, &operation.media_types) => {
                 let there_is = operation.media_types.join(", ");
                 Err(ApiError::not_taken(
                     StatusCode::NOT_ACCEPTABLE,
@@ -134,6 +154,72 @@ impl Gate {
             _ => Ok(()),
         }
     }
+
+    /// Whose token it is. A revoked one is refused from the moment its revocation is committed: the
+    /// ledger is asked every time, nothing is remembered here.
+    async fn identify(
+        &self,
+        what: &str,
+        peer: &Peer,
+        headers: &HeaderMap,
+    ) -> Result<Asker, ApiError> {
+        let source = peer.address.ip().to_string();
+        let refused = |why: String| {
+            tracing::info!(source, why, "a request is not let in");
+            Err(ApiError::unauthorized(what, why))
+        };
+        let offered = match bearer(headers) {
+            Ok(offered) => offered,
+            Err(why) => return refused(why.to_owned()),
+        };
+        if self.token.is(offered) {
+            return Ok(Asker::local(source.into()));
+        }
+        let Some(secret) = digest_of(offered) else {
+            return refused("the token is not this coordinator's".to_owned());
+        };
+        let read = move |reader: &ledger::Reader| reader.token_by_secret(&secret);
+        let Some(token) = self.readers.read(what, read).await? else {
+            return refused("there is no such token".to_owned());
+        };
+        if let Some(revoked) = &token.revoked {
+            let RevokedToken { at, by } = revoked;
+            return refused(format!(
+                "the token {} was revoked at {at} by {by}",
+                token.name
+            ));
+        }
+        match token.expires_at {
+            Some(end) if end <= read_now().wall => {
+                refused(format!("the token {} ended at {end}", token.name))
+            }
+            _ => Ok(Asker::of_token(token, source.into())),
+        }
+    }
+
+    /// Whether what the operation is about is within the asker's reach, as far as its path says.
+    async fn judge_reach(
+        &self,
+        what: &str,
+        asker: &Asker,
+        scope: Scope,
+        parts: &mut Parts,
+    ) -> Result<(), ApiError> {
+        match scope {
+            Scope::Everything => asker.must_reach_all(what),
+            Scope::Job if !asker.reach().is_all() => {
+                let JobPath(name) = JobPath::from_request_parts(parts, &()).await?;
+                asker.must_reach(what, &name)?;
+                // An old name of a job that now is another's to see.
+                let read = move |reader: &ledger::Reader| reader.present_name(&name);
+                match self.readers.read(what, read).await? {
+                    Some(present) => asker.must_reach(what, &present),
+                    None => Ok(()),
+                }
+            }
+            Scope::Job | Scope::Within | Scope::Common => Ok(()),
+        }
+    }
 }
 
 /// The middleware.
@@ -143,17 +229,18 @@ pub(super) async fn pass(
     request: Request,
     next: Next,
 ) -> Response {
-    let id = gate.ids.of(request.headers());
+    let (mut parts, body) = request.into_parts();
+    let id = gate.ids.of(&parts.headers);
     let span = tracing::info_span!(
         "request",
         request_id = id,
-        method = %request.method(),
-        path = request.uri().path(),
+        method = %parts.method,
+        path = parts.uri.path(),
     );
-    let operation = gate.operation(&request);
+    let operation = gate.operation(&parts);
     let answered = async {
-        let mut response = match gate.admit(&peer, &request, operation) {
-            Ok(()) => next.run(request).await,
+        let mut response = match gate.admit(&peer, &mut parts, operation).await {
+            Ok(()) => next.run(Request::from_parts(parts, body)).await,
             Err(refused) => refused.into_response(),
         };
         let status = response.status();
@@ -193,29 +280,23 @@ impl RequestIds {
     }
 }
 
-fn head_bytes(request: &Request) -> usize {
-    let headers = request.headers().iter();
+fn head_bytes(parts: &Parts) -> usize {
+    let headers = parts.headers.iter();
     let headers: usize = headers
         .map(|(name, value)| name.as_str().len() + value.len())
         .sum();
-    let target = request.uri().path_and_query();
+    let target = parts.uri.path_and_query();
     headers + target.map_or(0, |target| target.as_str().len())
 }
 
-fn authorized(token: &ApiToken, headers: &HeaderMap) -> Result<(), &'static str> {
+fn bearer(headers: &HeaderMap) -> Result<&[u8], &'static str> {
     const SCHEME: &[u8] = b"bearer ";
     let given = headers
         .get(header::AUTHORIZATION)
         .ok_or("the request carries no token")?
         .as_bytes();
     match given.split_at_checked(SCHEME.len()) {
-        Some((scheme, offered)) if scheme.eq_ignore_ascii_case(SCHEME) => {
-            if token.is(offered) {
-                Ok(())
-            } else {
-                Err("the token is not this coordinator's")
-            }
-        }
+        Some((scheme, offered)) if scheme.eq_ignore_ascii_case(SCHEME) => Ok(offered),
         _ => Err("the Authorization header is not of the form `Bearer TOKEN`"),
     }
 }

@@ -14,11 +14,11 @@ use axum::response::{IntoResponse, Response};
 use ledger::ROWS_MAX;
 use protocol::api::IdText;
 use protocol::names::NAME_PART_PATTERN;
-use protocol::{AgentName, AlertId, JobName, ResourceName, RunId};
+use protocol::{AgentName, AlertId, JobName, ResourceName, RunId, TokenName};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 use super::Api;
@@ -32,10 +32,6 @@ pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// How long a body may take to arrive. Below what the connection as a whole may take to be
 /// answered, so that its client is told.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
-
-/// Longest name of a person and longest reason.
-const BY_CHARS_MAX: usize = 256;
-const REASON_CHARS_MAX: usize = 4096;
 
 /// `.../{namespace}/{name}`
 pub(crate) struct JobPath(pub(crate) JobName);
@@ -54,6 +50,9 @@ pub(crate) struct AlertPath(pub(crate) AlertId);
 
 /// `.../resources/{name}`
 pub(crate) struct ResourcePath(pub(crate) ResourceName);
+
+/// `.../tokens/{name}`
+pub(crate) struct TokenPath(pub(crate) TokenName);
 
 /// The query, all of it known.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -115,6 +114,16 @@ impl<S: Sync> FromRequestParts<S> for ResourcePath {
         let what = what(parts);
         let name = path::<String>(parts).await?;
         parse(&what, &name).map(ResourcePath)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for TokenPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<TokenPath, ApiError> {
+        let what = what(parts);
+        let name = path::<String>(parts).await?;
+        parse(&what, &name).map(TokenPath)
     }
 }
 
@@ -328,6 +337,12 @@ impl Input for ResourcePath {
     }
 }
 
+impl Input for TokenPath {
+    fn describe(draft: &mut Draft) {
+        draft.path_value::<TokenName>("name");
+    }
+}
+
 impl<T: JsonSchema> Input for Params<T> {
     fn describe(draft: &mut Draft) {
         draft.query::<T>();
@@ -385,57 +400,4 @@ pub(crate) fn check_limit(what: &str, limit: u32, remedy: &str) -> Result<u32, A
     }
     let why = format!("a limit of {limit} is not between 1 and {ROWS_MAX}");
     Err(ApiError::invalid(what, why, remedy))
-}
-
-/// Who asks, and why: both are kept for ever in the audit.
-pub(crate) fn check_asker(what: &str, by: &str, reason: Option<&str>) -> Result<(), ApiError> {
-    let said = |field: &str, text: &str, longest: usize, control: &[char]| {
-        if text.trim().is_empty() {
-            let why = format!("`{field}` is empty, and it is kept as the record of this");
-            return Err(ApiError::invalid(what, why, format!("fill in `{field}`")));
-        }
-        if text.chars().count() > longest {
-            let why = format!("`{field}` is longer than {longest} characters");
-            return Err(ApiError::invalid(what, why, format!("shorten `{field}`")));
-        }
-        if let Some(c) = text
-            .chars()
-            .find(|c| c.is_control() && !control.contains(c))
-        {
-            let why = format!(
-                "`{field}` holds the control character U+{:04X}",
-                u32::from(c)
-            );
-            return Err(ApiError::invalid(
-                what,
-                why,
-                format!("take it out of `{field}`"),
-            ));
-        }
-        Ok(())
-    };
-    // A reason may have several lines; a name is one.
-    said("by", by, BY_CHARS_MAX, &[])?;
-    reason.map_or(Ok(()), |reason| {
-        said("reason", reason, REASON_CHARS_MAX, &['\n', '\t'])
-    })
-}
-
-/// What [`check_asker`] wants, in the words of a schema, of every body that has these fields.
-pub(crate) fn describe_asker(schema: &mut Value) {
-    for (field, longest, control) in [
-        ("by", BY_CHARS_MAX, r"\u0000-\u001f\u007f-\u009f"),
-        (
-            "reason",
-            REASON_CHARS_MAX,
-            r"\u0000-\u0008\u000b-\u001f\u007f-\u009f",
-        ),
-    ] {
-        let text = schema.pointer_mut(&format!("/properties/{field}"));
-        if let Some(text) = text.and_then(Value::as_object_mut) {
-            let pattern = format!("^[^{control}]*[^{control}\\s][^{control}]*$");
-            text.insert("pattern".to_owned(), json!(pattern));
-            text.insert("maxLength".to_owned(), json!(longest));
-        }
-    }
 }

@@ -14,13 +14,14 @@ use protocol::api::{
     PauseRequest, PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer,
     RunRequest,
 };
-use protocol::{JobId, JobName, NamespaceName, Reach, WallMs};
+use protocol::{JobId, JobName, NamespaceName, WallMs};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Api;
+use super::asker::Asker;
 use super::error::{ApiError, LIST_JOBS};
-use super::input::{Entity, Expected, JobPath, Params, Tagged, check_asker};
+use super::input::{Entity, Expected, JobPath, Params, Tagged};
 use super::pages::{self, PageQuery, Paged, place};
 use crate::engine::AskError;
 use crate::narrate::kind_word;
@@ -42,13 +43,14 @@ pub(super) struct ListQuery {
 /// `GET /api/v1/jobs`: jobs in force, by name.
 pub(super) async fn list(
     State(api): State<Api>,
+    asker: Asker,
     uri: Uri,
     Params(query): Params<ListQuery>,
 ) -> Result<Paged<Job>, ApiError> {
     let what = "listing the jobs";
     let filter = JobFilter {
         namespace: query.namespace,
-        within: Reach::ALL,
+        within: asker.reach().clone(),
         paused: query.paused,
         after: place(what, query.cursor.as_deref())?,
         limit: pages::limit(what, query.limit, ROWS_MAX)?,
@@ -125,20 +127,21 @@ pub(super) async fn expectation(
 /// `If-Match`, only over the version that its client has seen.
 pub(super) async fn put(
     State(api): State<Api>,
+    asker: Asker,
     JobPath(name): JobPath,
     Expected(expected): Expected,
     Entity(body): Entity<PutJobRequest>,
 ) -> Result<Tagged<PutJobAnswer>, ApiError> {
     let what = format!("putting job {name}");
-    check_asker(&what, &body.by, None)?;
+    let by = asker.signs(&what, body.by, None)?;
     let manifest = Arc::new(read_manifest(&what, &name, &body.manifest)?);
-    let by = body.by;
+    reach_renamed(&asker, &what, &manifest)?;
     let request = Request::PutJob {
         manifest,
         expected,
         by,
     };
-    let done = api.carry_out(&what, request).await?;
+    let done = api.carry_out(&what, &asker, request).await?;
     let Done::JobPut {
         job_id,
         version,
@@ -166,12 +169,14 @@ pub(super) async fn put(
 /// `POST /api/v1/jobs/{namespace}/{name}/plan`: what a put or a deletion would do now.
 pub(super) async fn plan(
     State(api): State<Api>,
+    asker: Asker,
     JobPath(name): JobPath,
     Entity(body): Entity<PlanRequest>,
 ) -> Result<Json<JobPlan>, ApiError> {
     let what = format!("planning for job {name}");
     let (result, standing) = if let Some(manifest) = body.manifest {
         let manifest = read_manifest(&what, &name, &manifest)?;
+        reach_renamed(&asker, &what, &manifest)?;
         let judge = move |reader: &ledger::Reader| reader.preview_put(&manifest);
         let preview = api.readers.read(&what, judge).await?;
         let preview = preview.map_err(|refusal| {
@@ -219,14 +224,15 @@ fn planned(name: JobName, result: &str, standing: Option<Standing>, cut_over: Wa
 /// `DELETE /api/v1/jobs/{namespace}/{name}`
 pub(super) async fn delete(
     State(api): State<Api>,
+    asker: Asker,
     JobPath(job): JobPath,
     Entity(body): Entity<DeleteJobRequest>,
 ) -> Result<Json<DeleteJobAnswer>, ApiError> {
     let what = format!("deleting job {job}");
-    check_asker(&what, &body.by, None)?;
-    let (name, by) = (job.clone(), body.by);
+    let by = asker.signs(&what, body.by, None)?;
+    let name = job.clone();
     let request = Request::DeleteJob { job: name, by };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::JobDeleted => Ok(Json(DeleteJobAnswer { job })),
         other => Err(out_of_place(&what, &other)),
     }
@@ -235,17 +241,18 @@ pub(super) async fn delete(
 /// `POST /api/v1/jobs/{namespace}/{name}/pause`
 pub(super) async fn pause(
     State(api): State<Api>,
+    asker: Asker,
     JobPath(job): JobPath,
     Entity(body): Entity<PauseRequest>,
 ) -> Result<Json<PauseAnswer>, ApiError> {
     let what = format!("pausing job {job}");
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
     let request = Request::Pause {
         job: job.clone(),
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::Paused { changed } => Ok(Json(PauseAnswer {
             job,
             paused: true,
@@ -260,16 +267,17 @@ pub(super) async fn pause(
 /// `POST /api/v1/jobs/{namespace}/{name}/resume`
 pub(super) async fn resume(
     State(api): State<Api>,
+    asker: Asker,
     JobPath(job): JobPath,
     Entity(body): Entity<ResumeRequest>,
 ) -> Result<Json<PauseAnswer>, ApiError> {
     let what = format!("resuming job {job}");
-    check_asker(&what, &body.by, None)?;
+    let by = asker.signs(&what, body.by, None)?;
     let request = Request::Resume {
         job: job.clone(),
-        by: body.by,
+        by,
     };
-    let (changed, skipped) = match api.carry_out(&what, request).await? {
+    let (changed, skipped) = match api.carry_out(&what, &asker, request).await? {
         Done::Resumed { changed, skipped } => (changed, skipped),
         other => return Err(out_of_place(&what, &other)),
     };
@@ -296,6 +304,7 @@ pub(super) async fn resume(
 /// `POST /api/v1/jobs/{namespace}/{name}/runs`
 pub(super) async fn run(
     State(api): State<Api>,
+    asker: Asker,
     JobPath(job): JobPath,
     Entity(body): Entity<RunRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
@@ -303,17 +312,25 @@ pub(super) async fn run(
         Some(instant) => format!("running job {job} for {instant}"),
         None => format!("running job {job}"),
     };
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
     let request = Request::Run {
         job,
         instant: body.fire_time,
         params: body.params,
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::RunStarted { run_id, state } => Ok(Json(RunAnswer { run: run_id, state })),
         other => Err(out_of_place(&what, &other)),
+    }
+}
+
+/// A manifest takes over the job that it renames.
+fn reach_renamed(asker: &Asker, what: &str, manifest: &Manifest) -> Result<(), ApiError> {
+    match &manifest.renamed_from {
+        Some(before) => asker.must_reach(what, before),
+        None => Ok(()),
     }
 }
 

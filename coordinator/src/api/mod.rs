@@ -6,9 +6,10 @@
 //! [`protocol::api::ErrorBody`].
 //!
 //! What is served stands in [`routes`], where each operation describes itself; [`gate`] is what
-//! every request passes first. Everything but `/healthz` and `/readyz` wants the token, unknown
-//! paths included.
+//! every request passes first. Everything but `/healthz` and `/readyz` wants a token, unknown
+//! paths included; what a token lets its bearer do says [`asker`].
 
+mod asker;
 mod describe;
 mod error;
 mod fleet;
@@ -25,6 +26,7 @@ mod readers;
 mod resources;
 mod routes;
 mod runs;
+mod tokens;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,13 +35,14 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::middleware;
 use axum::{Router, serve as axum_serve};
-use coordinator_core::Request as Wish;
+use coordinator_core::{Asked, Request as Wish};
 use ledger::Done;
 
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::roster::Roster;
 use crate::token::ApiToken;
+use asker::Asker;
 use error::ApiError;
 use gate::Gate;
 pub(crate) use listener::ApiListener;
@@ -62,9 +65,13 @@ pub(crate) struct Api {
 
 impl Api {
     /// Has the scheduler carry out what a person asks; answers when it is committed.
-    async fn carry_out(&self, what: &str, request: Wish) -> Result<Done, ApiError> {
-        let asked = self.engine.request(request).await;
-        asked.map_err(|error| ApiError::asking(what, &error))
+    async fn carry_out(&self, what: &str, asker: &Asker, request: Wish) -> Result<Done, ApiError> {
+        let asked = Asked {
+            request,
+            source: Some(asker.source().into()),
+        };
+        let answer = self.engine.request(asked).await;
+        answer.map_err(|error| ApiError::asking(what, &error))
     }
 }
 
@@ -83,7 +90,12 @@ pub(crate) async fn serve(
 
 fn router(api: Api, process: u32) -> Router {
     let (router, operations) = routes::routes().into_parts();
-    let gate = Gate::new(Arc::clone(&api.token), process, &operations);
+    let gate = Gate::new(
+        Arc::clone(&api.token),
+        api.readers.clone(),
+        process,
+        &operations,
+    );
     router
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)

@@ -9,8 +9,9 @@ use protocol::ResourceName;
 use protocol::api::{DeleteResourceAnswer, DeleteResourceRequest, PutResourceRequest, Resource};
 
 use super::Api;
+use super::asker::Asker;
 use super::error::ApiError;
-use super::input::{Entity, Params, ResourcePath, check_asker};
+use super::input::{Entity, Params, ResourcePath};
 use super::jobs::out_of_place;
 use super::pages::{PageQuery, Paged};
 
@@ -29,18 +30,19 @@ pub(super) async fn list(
 /// `PUT /api/v1/resources/{name}`
 pub(super) async fn put(
     State(api): State<Api>,
+    asker: Asker,
     ResourcePath(name): ResourcePath,
     Entity(body): Entity<PutResourceRequest>,
 ) -> Result<Json<Resource>, ApiError> {
     let what = format!("setting resource {}", name.as_str());
-    check_asker(&what, &body.by, None)?;
+    let by = asker.signs(&what, body.by, None)?;
     let capacity = body.capacity;
     let request = Request::PutResource {
         resource: name.clone(),
         capacity,
-        by: body.by,
+        by,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::ResourcePut { in_use } => Ok(Json(Resource {
             resource: name.as_str().to_owned(),
             capacity,
@@ -53,16 +55,17 @@ pub(super) async fn put(
 /// `DELETE /api/v1/resources/{name}`
 pub(super) async fn delete(
     State(api): State<Api>,
+    asker: Asker,
     ResourcePath(name): ResourcePath,
     Entity(body): Entity<DeleteResourceRequest>,
 ) -> Result<Json<DeleteResourceAnswer>, ApiError> {
     let what = format!("deleting resource {}", name.as_str());
-    check_asker(&what, &body.by, None)?;
+    let by = asker.signs(&what, body.by, None)?;
     let request = Request::DeleteResource {
         resource: name.clone(),
-        by: body.by,
+        by,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::ResourceDeleted => Ok(Json(DeleteResourceAnswer {
             resource: name.as_str().to_owned(),
         })),

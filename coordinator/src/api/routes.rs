@@ -6,11 +6,12 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use protocol::ApiRole;
 use serde_json::json;
 
-use super::describe::{About, Answer, Draft, Open, Routes, document};
+use super::describe::{About, Answer, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
-use super::{Api, fleet, health, jobs, metrics, output, resources, runs};
+use super::{Api, fleet, health, jobs, metrics, output, resources, runs, tokens};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -21,6 +22,7 @@ pub(super) fn routes() -> Routes {
     let routes = about_jobs(routes);
     let routes = about_runs(routes);
     let routes = about_the_fleet(routes);
+    let routes = about_tokens(routes);
     about_itself(routes)
 }
 
@@ -31,21 +33,26 @@ fn about_jobs(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/jobs",
             jobs::list,
-            says("list_jobs", "Jobs in force, by name."),
+            shows("list_jobs", Scope::Within, "Jobs in force, by name."),
         )
         .serve(
             Method::GET,
             JOB,
             jobs::show,
-            says("show_job", "A job with its manifest, recent runs and gaps.")
-                .refuses(&[NOT_FOUND]),
+            shows(
+                "show_job",
+                Scope::Job,
+                "A job with its manifest, recent runs and gaps.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::GET,
             "/api/v1/jobs/{namespace}/{name}/gaps",
             jobs::gaps,
-            says(
+            shows(
                 "list_gaps",
+                Scope::Job,
                 "Stretches of the job's schedule that have no run each, newest first.",
             )
             .refuses(&[NOT_FOUND]),
@@ -54,34 +61,49 @@ fn about_jobs(routes: Routes) -> Routes {
             Method::PUT,
             JOB,
             jobs::put,
-            says("put_job", "Creates the job or puts a new version in force.")
-                .refuses(&[CONFLICT, CHANGED]),
+            operates(
+                "put_job",
+                Scope::Job,
+                "Creates the job or puts a new version in force.",
+            )
+            .refuses(&[CONFLICT, CHANGED]),
         )
         .serve(
             Method::DELETE,
             JOB,
             jobs::delete,
-            says("delete_job", "Deletes the job; its past stays.").refuses(&[NOT_FOUND, CONFLICT]),
+            operates("delete_job", Scope::Job, "Deletes the job; its past stays.")
+                .refuses(&[NOT_FOUND, CONFLICT]),
         )
         .serve(
             Method::GET,
             "/api/v1/jobs/{namespace}/{name}/expectation",
             jobs::expectation,
-            says("expectation", "What is known of one instant of the job.").refuses(&[NOT_FOUND]),
+            shows(
+                "expectation",
+                Scope::Job,
+                "What is known of one instant of the job.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::POST,
             "/api/v1/jobs/{namespace}/{name}/plan",
             jobs::plan,
-            says("plan_job", "What a put or a deletion would do now.")
-                .refuses(&[NOT_FOUND, CONFLICT]),
+            shows(
+                "plan_job",
+                Scope::Job,
+                "What a put or a deletion would do now.",
+            )
+            .refuses(&[NOT_FOUND, CONFLICT]),
         )
         .serve(
             Method::POST,
             "/api/v1/jobs/{namespace}/{name}/pause",
             jobs::pause,
-            says(
+            operates(
                 "pause_job",
+                Scope::Job,
                 "Nothing of the job's schedule fires from now on.",
             )
             .refuses(&[NOT_FOUND, CONFLICT]),
@@ -90,8 +112,9 @@ fn about_jobs(routes: Routes) -> Routes {
             Method::POST,
             "/api/v1/jobs/{namespace}/{name}/resume",
             jobs::resume,
-            says(
+            operates(
                 "resume_job",
+                Scope::Job,
                 "The job fires again from now on, and never for the past.",
             )
             .refuses(&[NOT_FOUND, CONFLICT]),
@@ -100,7 +123,8 @@ fn about_jobs(routes: Routes) -> Routes {
             Method::POST,
             "/api/v1/jobs/{namespace}/{name}/runs",
             jobs::run,
-            says("run_job", "Runs the job at a person's wish.").refuses(&[NOT_FOUND, CONFLICT]),
+            operates("run_job", Scope::Job, "Runs the job at a person's wish.")
+                .refuses(&[NOT_FOUND, CONFLICT]),
         )
 }
 
@@ -111,8 +135,9 @@ fn about_runs(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/runs",
             runs::list,
-            says(
+            shows(
                 "list_runs",
+                Scope::Within,
                 "Runs, newest first; with `after`, those after it, oldest first.",
             ),
         )
@@ -120,20 +145,26 @@ fn about_runs(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/runs/by-fire-time",
             runs::by_fire_time,
-            says("find_run", "The run of a job's instant.").refuses(&[NOT_FOUND]),
+            shows("find_run", Scope::Within, "The run of a job's instant.").refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::GET,
             "/api/v1/runs/{id}",
             runs::show,
-            says("show_run", "A run with everything that happened to it.").refuses(&[NOT_FOUND]),
+            shows(
+                "show_run",
+                Scope::Within,
+                "A run with everything that happened to it.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::POST,
             "/api/v1/runs/{id}/rerun",
             runs::rerun,
-            says(
+            operates(
                 "rerun",
+                Scope::Within,
                 "Carries out again what of the run did not succeed.",
             )
             .refuses(changes),
@@ -142,8 +173,9 @@ fn about_runs(routes: Routes) -> Routes {
             Method::POST,
             "/api/v1/runs/{id}/redo",
             runs::redo,
-            says(
+            operates(
                 "redo",
+                Scope::Within,
                 "Carries out all of the run anew, what succeeded too.",
             )
             .refuses(changes),
@@ -152,14 +184,20 @@ fn about_runs(routes: Routes) -> Routes {
             Method::POST,
             "/api/v1/runs/{id}/cancel",
             runs::cancel,
-            says("cancel_run", "Cancels the run; what runs is interrupted.").refuses(changes),
+            operates(
+                "cancel_run",
+                Scope::Within,
+                "Cancels the run; what runs is interrupted.",
+            )
+            .refuses(changes),
         )
         .serve(
             Method::POST,
             "/api/v1/runs/{id}/confirm",
             runs::confirm,
-            says(
+            operates(
                 "confirm_run",
+                Scope::Within,
                 "A person's word on shards whose outcome nobody knows.",
             )
             .refuses(changes),
@@ -168,7 +206,12 @@ fn about_runs(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/runs/{id}/shards/{shard}/log",
             output::log,
-            says("read_log", "What an attempt of the shard wrote.").refuses(&[NOT_FOUND]),
+            shows(
+                "read_log",
+                Scope::Within,
+                "What an attempt of the shard wrote.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
 }
 
@@ -179,32 +222,52 @@ fn about_the_fleet(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/agents",
             fleet::agents,
-            says("list_agents", "Every agent that ever attached, by name."),
+            shows(
+                "list_agents",
+                Scope::Common,
+                "Every agent that ever attached, by name.",
+            ),
         )
         .serve(
             Method::GET,
             "/api/v1/agents/{name}",
             fleet::agent,
-            says("show_agent", "An agent with what runs there.").refuses(&[NOT_FOUND]),
+            shows(
+                "show_agent",
+                Scope::Within,
+                "An agent with what runs there.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::POST,
             "/api/v1/agents/{name}/cordon",
             fleet::cordon,
-            says("cordon_agent", "Grants the host nothing more.").refuses(changes),
+            operates(
+                "cordon_agent",
+                Scope::Everything,
+                "Grants the host nothing more.",
+            )
+            .refuses(changes),
         )
         .serve(
             Method::POST,
             "/api/v1/agents/{name}/uncordon",
             fleet::uncordon,
-            says("uncordon_agent", "Puts the host back into service.").refuses(changes),
+            operates(
+                "uncordon_agent",
+                Scope::Everything,
+                "Puts the host back into service.",
+            )
+            .refuses(changes),
         )
         .serve(
             Method::POST,
             "/api/v1/agents/{name}/drain",
             fleet::drain,
-            says(
+            operates(
                 "drain_agent",
+                Scope::Everything,
                 "Grants the host nothing more; with `now`, interrupts what runs there.",
             )
             .refuses(changes),
@@ -213,32 +276,48 @@ fn about_the_fleet(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/resources",
             resources::list,
-            says("list_resources", "What shards share, by name."),
+            shows(
+                "list_resources",
+                Scope::Common,
+                "What shards share, by name.",
+            ),
         )
         .serve(
             Method::PUT,
             "/api/v1/resources/{name}",
             resources::put,
-            says("put_resource", "Says how much there is of a resource.").refuses(&[CONFLICT]),
+            operates(
+                "put_resource",
+                Scope::Everything,
+                "Says how much there is of a resource.",
+            )
+            .refuses(&[CONFLICT]),
         )
         .serve(
             Method::DELETE,
             "/api/v1/resources/{name}",
             resources::delete,
-            says("delete_resource", "Forgets a resource that nobody uses.").refuses(changes),
+            operates(
+                "delete_resource",
+                Scope::Everything,
+                "Forgets a resource that nobody uses.",
+            )
+            .refuses(changes),
         )
         .serve(
             Method::POST,
             "/api/v1/agents/{name}/revoke",
             fleet::revoke,
-            says("revoke_agent", "Lets a host in no more.").refuses(&[NOT_FOUND, CONFLICT]),
+            administers("revoke_agent", Scope::Everything, "Lets a host in no more.")
+                .refuses(&[NOT_FOUND, CONFLICT]),
         )
         .serve(
             Method::GET,
             "/api/v1/alerts",
             fleet::alerts,
-            says(
+            shows(
                 "list_alerts",
+                Scope::Within,
                 "Open alerts, newest first; with `all`, the cleared ones too.",
             ),
         )
@@ -246,13 +325,58 @@ fn about_the_fleet(routes: Routes) -> Routes {
             Method::POST,
             "/api/v1/alerts/{id}/clear",
             fleet::clear_alert,
-            says("clear_alert", "A person has seen to the alert.").refuses(&[NOT_FOUND]),
+            operates(
+                "clear_alert",
+                Scope::Within,
+                "A person has seen to the alert.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::GET,
             "/api/v1/audit",
             fleet::audit,
-            says("list_audit", "What people did, newest first."),
+            shows(
+                "list_audit",
+                Scope::Within,
+                "What people did, newest first.",
+            ),
+        )
+}
+
+fn about_tokens(routes: Routes) -> Routes {
+    routes
+        .serve(
+            Method::GET,
+            "/api/v1/tokens",
+            tokens::list,
+            administers(
+                "list_tokens",
+                Scope::Everything,
+                "API tokens by name, those that are over too.",
+            ),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/tokens",
+            tokens::create,
+            administers(
+                "create_token",
+                Scope::Everything,
+                "Makes a token; its secret is told this once.",
+            )
+            .refuses(&[CONFLICT]),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/tokens/{name}/revoke",
+            tokens::revoke,
+            administers(
+                "revoke_token",
+                Scope::Everything,
+                "Lets the bearer of the token in no more.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
 }
 
@@ -262,8 +386,9 @@ fn about_itself(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/status",
             fleet::status,
-            says(
+            shows(
                 "status",
+                Scope::Common,
                 "The coordinator that answers, and what it looks after.",
             ),
         )
@@ -271,55 +396,72 @@ fn about_itself(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/openapi.json",
             openapi,
-            says("openapi", "This document."),
+            shows("openapi", Scope::Common, "This document."),
         )
         .serve(
             Method::GET,
             "/healthz",
             health::health,
-            says(
+            open(
                 "health",
                 "Whether the process lives: its scheduler answers.",
-            )
-            .to_all(),
+            ),
         )
         .serve(
             Method::GET,
             "/readyz",
             health::ready,
-            says(
+            open(
                 "ready",
                 "Whether it leads, its clock is believed and its ledger can be written.",
-            )
-            .to_all(),
+            ),
         )
         .serve(
             Method::GET,
             "/metrics",
             metrics::show,
-            says("metrics", "Metrics, as Prometheus reads them."),
+            shows(
+                "metrics",
+                Scope::Everything,
+                "Metrics, as Prometheus reads them.",
+            ),
         )
 }
 
-const fn says(id: &'static str, says: &'static str) -> About {
+/// For everybody, with a token or without.
+const fn open(id: &'static str, says: &'static str) -> About {
     About {
         id,
         says,
         refuses: &[],
-        open: Open::ToBearer,
+        open: Open::ToAll,
+    }
+}
+
+const fn shows(id: &'static str, scope: Scope, says: &'static str) -> About {
+    for_role(ApiRole::Viewer, id, scope, says)
+}
+
+const fn operates(id: &'static str, scope: Scope, says: &'static str) -> About {
+    for_role(ApiRole::Operator, id, scope, says)
+}
+
+const fn administers(id: &'static str, scope: Scope, says: &'static str) -> About {
+    for_role(ApiRole::Admin, id, scope, says)
+}
+
+const fn for_role(role: ApiRole, id: &'static str, scope: Scope, says: &'static str) -> About {
+    About {
+        id,
+        says,
+        refuses: &[],
+        open: Open::To(role, scope),
     }
 }
 
 impl About {
     const fn refuses(self, refuses: &'static [StatusCode]) -> About {
         About { refuses, ..self }
-    }
-
-    const fn to_all(self) -> About {
-        About {
-            open: Open::ToAll,
-            ..self
-        }
     }
 }
 

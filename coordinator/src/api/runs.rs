@@ -11,13 +11,14 @@ use protocol::api::{
     CancelRequest, ConfirmRequest, IdOrNull, RedoAnswer, RedoRequest, RerunRequest, Rfc3339,
     Rfc3339OrNull, Run, RunAnswer, RunDetail,
 };
-use protocol::{AgentName, JobName, NamespaceName, Reach, RunId, WallMs, api};
+use protocol::{AgentName, ApiRole, JobName, NamespaceName, RunId, WallMs, api};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
+use super::asker::Asker;
 use super::error::{ApiError, LIST_RUNS};
-use super::input::{Entity, Params, RunPath, check_asker, parse};
+use super::input::{Entity, Params, RunPath, parse};
 use super::jobs::out_of_place;
 use super::pages::{self, Paged, place};
 
@@ -74,12 +75,13 @@ fn run_ids(_: &mut SchemaGenerator) -> Schema {
 /// admitted; with `after`, those after it, oldest first.
 pub(super) async fn list(
     State(api): State<Api>,
+    asker: Asker,
     uri: Uri,
     Params(query): Params<ListQuery>,
 ) -> Result<Paged<Run>, ApiError> {
     let what = "listing the runs";
     let follows = query.after.is_some();
-    let filter = filter(what, query)?;
+    let filter = filter(what, &asker, query)?;
     let read = move |reader: &ledger::Reader| reader.runs(&filter);
     let page = api.readers.read(what, read).await?;
     if follows {
@@ -89,7 +91,7 @@ pub(super) async fn list(
     Ok(Paged::of(&uri, page))
 }
 
-fn filter(what: &str, query: ListQuery) -> Result<RunFilter, ApiError> {
+fn filter(what: &str, asker: &Asker, query: ListQuery) -> Result<RunFilter, ApiError> {
     let limit = pages::limit(what, query.limit, LIMIT_DEFAULT)?;
     let ids: Option<Vec<RunId>> = query
         .ids
@@ -106,7 +108,7 @@ fn filter(what: &str, query: ListQuery) -> Result<RunFilter, ApiError> {
     Ok(RunFilter {
         job: query.job,
         namespace: query.namespace,
-        within: Reach::ALL,
+        within: asker.reach().clone(),
         state: query.state,
         from: query.from,
         to: query.to,
@@ -121,15 +123,18 @@ fn filter(what: &str, query: ListQuery) -> Result<RunFilter, ApiError> {
 /// `GET /api/v1/runs/{id}`
 pub(super) async fn show(
     State(api): State<Api>,
+    asker: Asker,
     RunPath(run): RunPath,
 ) -> Result<Json<RunDetail>, ApiError> {
-    Ok(Json(detail(&api, &format!("showing {run}"), run).await?))
+    let what = format!("showing {run}");
+    Ok(Json(detail(&api, &asker, &what, run).await?))
 }
 
 /// `GET /api/v1/runs/by-fire-time`: the run of a job's instant, or else the manual run of exactly
 /// that time.
 pub(super) async fn by_fire_time(
     State(api): State<Api>,
+    asker: Asker,
     Params(query): Params<FireQuery>,
 ) -> Result<Json<RunDetail>, ApiError> {
     let what = format!("looking for the run of {}@{}", query.job, query.fire_time);
@@ -146,12 +151,13 @@ pub(super) async fn by_fire_time(
             "look at the job: the instant may lie in a gap, or its schedule does not name it",
         ));
     };
-    Ok(Json(detail(&api, &what, run).await?))
+    Ok(Json(detail(&api, &asker, &what, run).await?))
 }
 
 /// `POST /api/v1/runs/{id}/rerun`
 pub(super) async fn rerun(
     State(api): State<Api>,
+    asker: Asker,
     RunPath(run_id): RunPath,
     Entity(body): Entity<RerunRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
@@ -171,14 +177,15 @@ pub(super) async fn rerun(
             return Err(ApiError::invalid(what, why, "leave out one of the two"));
         }
     };
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
+    reach_run(&api, &asker, &what, run_id).await?;
     let request = Request::Rerun {
         run_id,
         scope,
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::Rerun { state, .. } => Ok(answer(run_id, state)),
         other => Err(out_of_place(&what, &other)),
     }
@@ -187,18 +194,23 @@ pub(super) async fn rerun(
 /// `POST /api/v1/runs/{id}/redo`
 pub(super) async fn redo(
     State(api): State<Api>,
+    asker: Asker,
     RunPath(run): RunPath,
     Entity(body): Entity<RedoRequest>,
 ) -> Result<Json<RedoAnswer>, ApiError> {
     let what = format!("redoing {run}");
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    if body.force {
+        asker.must_be(&what, ApiRole::Admin)?;
+    }
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
+    reach_run(&api, &asker, &what, run).await?;
     let request = Request::Redo {
         run_id: run,
-        by: body.by,
+        by,
         reason: body.reason,
         force: body.force,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::Rerun {
             execution_id,
             execution,
@@ -216,19 +228,21 @@ pub(super) async fn redo(
 /// `POST /api/v1/runs/{id}/cancel`
 pub(super) async fn cancel(
     State(api): State<Api>,
+    asker: Asker,
     RunPath(run_id): RunPath,
     Entity(body): Entity<CancelRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let what = format!("cancelling {run_id}");
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
+    reach_run(&api, &asker, &what, run_id).await?;
     let request = Request::Cancel {
         run_id,
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::Cancelled => {
-            let detail = detail(&api, &what, run_id).await.map_err(|error| {
+            let detail = detail(&api, &asker, &what, run_id).await.map_err(|error| {
                 error.after_all(
                     "it is being cancelled",
                     format!("look at it: `matins describe {run_id}`"),
@@ -247,19 +261,21 @@ pub(super) async fn cancel(
 /// `POST /api/v1/runs/{id}/confirm`
 pub(super) async fn confirm(
     State(api): State<Api>,
+    asker: Asker,
     RunPath(run_id): RunPath,
     Entity(body): Entity<ConfirmRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let what = format!("confirming {run_id} as {}", body.verdict);
-    check_asker(&what, &body.by, Some(&body.reason))?;
+    let by = asker.signs(&what, body.by, Some(&body.reason))?;
+    reach_run(&api, &asker, &what, run_id).await?;
     let request = Request::Confirm {
         run_id,
         shard: body.shard,
         verdict: verdict(&what, &body.verdict)?,
-        by: body.by,
+        by,
         reason: body.reason,
     };
-    match api.carry_out(&what, request).await? {
+    match api.carry_out(&what, &asker, request).await? {
         Done::Confirmed { state } => Ok(answer(run_id, state)),
         other => Err(out_of_place(&what, &other)),
     }
@@ -282,7 +298,24 @@ fn answer(run: RunId, state: RunState) -> Json<RunAnswer> {
     Json(RunAnswer { run, state })
 }
 
-pub(super) async fn detail(api: &Api, what: &str, run: RunId) -> Result<RunDetail, ApiError> {
+/// Refuses whoever is not let in for the run's job; one that is not there is left to the ledger.
+async fn reach_run(api: &Api, asker: &Asker, what: &str, run: RunId) -> Result<(), ApiError> {
+    if asker.reach().is_all() {
+        return Ok(());
+    }
+    let read = move |reader: &ledger::Reader| reader.job_of_run(run);
+    match api.readers.read(what, read).await? {
+        Some(job) => asker.must_reach(what, &job),
+        None => Ok(()),
+    }
+}
+
+pub(super) async fn detail(
+    api: &Api,
+    asker: &Asker,
+    what: &str,
+    run: RunId,
+) -> Result<RunDetail, ApiError> {
     let read = move |reader: &ledger::Reader| reader.run(run);
     let found = api.readers.read(what, read).await?;
     let Some(mut detail) = found else {
@@ -292,6 +325,7 @@ pub(super) async fn detail(api: &Api, what: &str, run: RunId) -> Result<RunDetai
             LIST_RUNS,
         ));
     };
+    asker.must_reach(what, &detail.run.job)?;
     if detail.run.pending > 0 {
         let asked = api.engine.ask(move |core, now| core.waits_of(run, now));
         let mut waits = asked

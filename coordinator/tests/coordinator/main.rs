@@ -3,6 +3,7 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod agent;
 mod agents;
 mod fires;

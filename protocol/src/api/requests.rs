@@ -18,8 +18,8 @@ use crate::{AgentName, AlertId, ExecutionId, JobId, JobName, RunId, RunState};
 pub struct PutJobRequest {
     /// The manifest's YAML, one document.
     pub manifest: String,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +40,8 @@ pub struct PutJobAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteJobRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,8 +100,8 @@ pub struct RunRequest {
     /// Values for this run instead of the manifest's own; of parameters that the manifest names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -117,8 +117,8 @@ pub struct RerunRequest {
     /// but none that was cancelled. Not together with `shard`.
     #[serde(default)]
     pub failed: bool,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -127,8 +127,8 @@ pub struct RerunRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RedoRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
     /// Although the job's manifest does not declare a second run harmless.
     #[serde(default)]
@@ -154,8 +154,8 @@ pub struct RedoAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -165,8 +165,8 @@ pub struct PauseRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResumeRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Answer to a pause or a resume.
@@ -188,8 +188,8 @@ pub struct PauseAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -207,8 +207,8 @@ pub struct ConfirmRequest {
         schemars(extend("enum" = ["succeeded", "retry", "failed"]))
     )]
     pub verdict: String,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -217,8 +217,8 @@ pub struct ConfirmRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -245,8 +245,8 @@ pub struct RunAnswer {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CordonRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -255,8 +255,8 @@ pub struct CordonRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UncordonRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// `POST /agents/{name}/drain`: cordoned until it is uncordoned, and the answer's `leased` falls to 0
@@ -268,8 +268,8 @@ pub struct DrainRequest {
     /// Interrupt what runs there instead of waiting for its end; it starts elsewhere.
     #[serde(default)]
     pub now: bool,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 
@@ -292,8 +292,8 @@ pub struct PutResourceRequest {
     /// How many units all shards that run may hold together. Less than is held now takes nothing
     /// away; nothing more is given until it fits.
     pub capacity: u32,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// `DELETE /resources/{name}`; refused while a job in force uses it.
@@ -301,8 +301,8 @@ pub struct PutResourceRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteResourceRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// `POST /alerts/{id}/clear`: seen to. Where its matter goes on, it is opened anew the next time that
@@ -311,8 +311,8 @@ pub struct DeleteResourceRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClearAlertRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 

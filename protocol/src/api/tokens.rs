@@ -19,8 +19,8 @@ pub struct CreateTokenRequest {
     /// When it ends; `null`: when it is revoked.
     #[serde(with = "Rfc3339OrNull", default)]
     pub expires_at: Option<WallMs>,
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Answer to a new token: the only time that its secret is told.
@@ -59,8 +59,8 @@ pub struct ApiToken {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeTokenRequest {
-    #[serde(default)]
-    pub by: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     pub reason: String,
 }
 

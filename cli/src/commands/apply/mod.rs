@@ -100,7 +100,7 @@ pub(crate) fn put_all(client: &Client, manifests: &[Manifest]) -> (Applied, Resu
             // JSON is YAML, and one file may hold several manifests: each is sent in its
             // canonical form.
             manifest: manifest.to_json(),
-            by: asking_user(),
+            by: Some(asking_user()),
         };
         match client.put(&path_of(&manifest.name), &request) {
             Ok(answer) => applied.answers.push(answer),
@@ -126,7 +126,9 @@ fn prune(
         if !stood_before.contains(&job.id) {
             continue;
         }
-        let request = DeleteJobRequest { by: asking_user() };
+        let request = DeleteJobRequest {
+            by: Some(asking_user()),
+        };
         match client.delete(&path_of(&job.job), &request) {
             Ok(()) => applied.deleted.push(job.job),
             Err(Failure::Told(told)) if told.status != Status::Unreachable => {

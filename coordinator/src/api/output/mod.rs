@@ -31,6 +31,7 @@ use tokio::time::timeout;
 use transport::{BulkReceiver, BulkSender, Connection};
 
 use super::Api;
+use super::asker::Asker;
 use super::describe::{Answer, Draft};
 use super::error::ApiError;
 use super::input::{Params, ShardPath};
@@ -106,6 +107,7 @@ impl Answer for OutputAnswer {
 /// `GET /api/v1/runs/{id}/shards/{shard}/log`: what the attempt wrote.
 pub(super) async fn log(
     State(api): State<Api>,
+    asker: Asker,
     ConnectInfo(peer): ConnectInfo<Peer>,
     ShardPath(run, shard): ShardPath,
     Params(query): Params<LogQuery>,
@@ -114,7 +116,7 @@ pub(super) async fn log(
     let (token, since) = (query.token, query.since);
     let stream = query.stream.as_deref();
     let stream = stream.map(|name| stream_of(&what, name)).transpose()?;
-    let detail = detail(&api, &what, run).await?;
+    let detail = detail(&api, &asker, &what, run).await?;
     let attempt = attempt_of(&what, &detail, run, shard, token)?;
     let Some(connection) = api.roster.newest_of(&attempt.agent) else {
         return Err(ApiError::unavailable(
