@@ -111,9 +111,14 @@ fn article(noun: &str) -> &'static str {
 /// Bits of the counter below the generation in a position.
 pub const POSITION_COUNTER_BITS: u32 = 33;
 
-/// The first position of a generation (a restore continues from here).
+/// The first position of a generation.
 pub const fn first_position_of(generation: i64) -> i64 {
     generation << POSITION_COUNTER_BITS
+}
+
+/// The generation of a position.
+pub const fn generation_of(position: i64) -> i64 {
+    position >> POSITION_COUNTER_BITS
 }
 
 #[cfg(test)]

@@ -131,6 +131,16 @@ pub enum Rule {
     ConditionsJudgedInApply,
     /// 4: only so many catch-up runs of a job are open at once, oldest first.
     CatchUpTakesTurns,
+    /// 4: a restore raises the generation above every token that was ever given out.
+    RestoreRaisesGeneration,
+    /// 4: what came between a backup and its restore is a gap that nobody knows of.
+    RestoredScheduleIsUnknown,
+    /// 4: what was open in a restored backup goes to a person.
+    RestoredRunsGoToPerson,
+    /// 4: a receipt of a lease from before the restore decides nothing.
+    RestoreOvertakesReceipts,
+    /// 4: a restored ledger grants nothing until every lease of before has run out.
+    RestoreHoldsGrants,
     /// 4: a run waits no longer than its start deadline.
     WaitingIsBounded,
 }

@@ -71,6 +71,7 @@ pub(crate) fn malformed(what: impl Into<String>) -> Stop {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     epoch: Option<Epoch>,
+    held: Option<bool>,
     versions: BTreeMap<(JobId, u32), VersionRow>,
     runs: BTreeMap<RunId, RunRow>,
     shards: BTreeMap<(RunId, u32), ShardRow>,
@@ -82,6 +83,10 @@ pub(crate) struct Changes {
 impl Changes {
     pub(crate) fn epoch(&mut self, epoch: Epoch) {
         self.epoch = Some(epoch);
+    }
+
+    pub(crate) fn held(&mut self, held: bool) {
+        self.held = Some(held);
     }
 
     pub(crate) fn version(&mut self, row: &VersionRow) {
@@ -114,6 +119,7 @@ impl Changes {
         // open run, which must be known by then, still holds it.
         let epoch = self.epoch.map(Change::Epoch).into_iter();
         epoch
+            .chain(self.held.map(Change::Held))
             .chain(self.versions.into_values().map(Change::Version))
             .chain(self.runs.into_values().map(Change::Run))
             .chain(self.shards.into_values().map(Change::Shard))
@@ -286,6 +292,8 @@ impl Context<'_> {
             Command::ClearAlert(command) => command.apply(self),
             Command::CreateToken(command) => command.apply(self),
             Command::RevokeToken(command) => command.apply(self),
+            Command::Restore(command) => command.apply(self),
+            Command::ReleaseGrants(command) => command.apply(self),
         }
     }
 }

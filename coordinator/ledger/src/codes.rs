@@ -203,7 +203,12 @@ impl Coded for Previous {
     }
 }
 
-coded!(GapReason: GivenUpAfterOutage = 0, UnreadableManifest = 1, Paused = 2);
+coded!(GapReason:
+    GivenUpAfterOutage = 0,
+    UnreadableManifest = 1,
+    Paused = 2,
+    Unknown = 3,
+);
 
 coded!(AlertKind:
     UnreadableJob = 0,
@@ -223,6 +228,8 @@ coded!(AlertKind:
     FuseBlown = 14,
     BacklogOld = 15,
     PredecessorFailed = 16,
+    Restored = 17,
+    UnknownSinceBackup = 18,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

@@ -124,6 +124,24 @@ fn check_gap(
     Ok(())
 }
 
+impl JobRow {
+    /// Of what a restored ledger does not know nothing is run, and nothing called missed.
+    pub(crate) fn judge_doubt(&self, decisions: &[Decision]) -> Result<(), Refusal> {
+        let admits = |decision: &Decision| match decision {
+            Decision::Gap { reason, .. } => {
+                matches!(reason, GapReason::Unknown | GapReason::UnreadableManifest)
+            }
+            Decision::Run { .. } | Decision::Missed { .. } => false,
+        };
+        if decisions.iter().all(admits) {
+            return Ok(());
+        }
+        Err(Refusal::InDoubt {
+            job: self.name.to_string(),
+        })
+    }
+}
+
 impl Context<'_> {
     /// Writes the decisions about a stretch: runs, missed instants, gaps and their alert. The
     /// watermark is the caller's.
@@ -135,7 +153,7 @@ impl Context<'_> {
         check(stretch, decisions)?;
         let policy = self.policy(stretch.job_id, stretch.version)?;
         let mut runs = Vec::new();
-        let mut given_up = GivenUp::default();
+        let (mut given_up, mut unknown) = (Stretches::default(), Stretches::default());
         for decision in decisions {
             match decision {
                 Decision::Run {
@@ -176,21 +194,42 @@ impl Context<'_> {
                         reason: *reason,
                     };
                     self.insert_gap(gap)?;
-                    // Of a pause its person knows.
-                    if gap.reason != GapReason::Paused {
-                        given_up.add(gap);
+                    match gap.reason {
+                        // Of a pause its person knows.
+                        GapReason::Paused => {}
+                        GapReason::Unknown => unknown.add(gap),
+                        GapReason::GivenUpAfterOutage | GapReason::UnreadableManifest => {
+                            given_up.add(gap);
+                        }
                     }
                 }
             }
         }
-        if let Some(text) = given_up.text() {
-            let name = name_of(self.conn, stretch.job_id)?;
-            let text = format!(
-                "{name}: {text}. To run one of them: `matins run {name} --at TIME --reason WHY`"
-            );
-            self.raise(AlertKind::GivenUp, On::Job(stretch.job_id), &text)?;
-        }
+        self.tell_of_gaps(stretch.job_id, &given_up, &unknown)?;
         Ok(runs)
+    }
+
+    fn tell_of_gaps(
+        &mut self,
+        job_id: JobId,
+        given_up: &Stretches,
+        unknown: &Stretches,
+    ) -> Result<(), Stop> {
+        let name = name_of(self.conn, job_id)?;
+        let run = format!("`matins run {name} --at TIME --reason WHY`");
+        if let Some(which) = given_up.words() {
+            let text = format!("{name}: {which} were given up. To run one of them: {run}");
+            self.raise(AlertKind::GivenUp, On::Job(job_id), &text)?;
+        }
+        if let Some(which) = unknown.words() {
+            let text = format!(
+                "{name}: {which} lie between a backup and its restore, and whether they ran nobody \
+                 knows. Look at what the job has written; to run one that did not: {run}. When all \
+                 are seen to, clear this alert and say how you know"
+            );
+            self.raise(AlertKind::UnknownSinceBackup, On::Job(job_id), &text)?;
+        }
+        Ok(())
     }
 
     /// Writes a run that starts, waits or is skipped, as its job's policies have it.
@@ -262,16 +301,16 @@ fn scheduled<'a>(
     }
 }
 
-/// All gaps of one command, for the one alert about them.
+/// All gaps of a kind in one command, for the one alert about them.
 #[derive(Default)]
-struct GivenUp {
+struct Stretches {
     count: i64,
     stretch: Option<(WallMs, WallMs)>,
     /// A gap among them does not know its count.
     at_least: bool,
 }
 
-impl GivenUp {
+impl Stretches {
     fn add(&mut self, gap: NewGap) {
         self.count = self.count.saturating_add(gap.count);
         let after = self.stretch.map_or(gap.after, |(after, _)| after);
@@ -279,7 +318,7 @@ impl GivenUp {
         self.at_least |= gap.count == 0;
     }
 
-    fn text(&self) -> Option<String> {
+    fn words(&self) -> Option<String> {
         let (after, through) = self.stretch?;
         let count = match (self.count, self.at_least) {
             (0, true) => "an unknown number of".to_owned(),
@@ -287,7 +326,7 @@ impl GivenUp {
             (count, false) => count.to_string(),
         };
         Some(format!(
-            "{count} instants after {after} through {through} were given up"
+            "{count} instants after {after} through {through}"
         ))
     }
 }

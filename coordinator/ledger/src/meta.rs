@@ -21,6 +21,10 @@ pub(crate) struct Meta {
     audits: i64,
     /// Alerts that are not cleared. While there is none, nobody looks for one.
     pub(crate) open_alerts: i64,
+    /// The position with which the ledger went on when it was last restored.
+    pub(crate) restored: Option<i64>,
+    /// The ledger was restored, and nothing is granted yet.
+    pub(crate) held: bool,
 }
 
 fn next(counter: &mut i64) -> i64 {
@@ -32,7 +36,7 @@ impl Meta {
     pub(crate) fn load(conn: &Connection) -> rusqlite::Result<Meta> {
         conn.prepare_cached(
             "SELECT last_applied, position, epoch, jobs, runs, executions, agents, alerts, gaps,
-                audits, open_alerts FROM meta WHERE id = 1",
+                audits, open_alerts, restored, held FROM meta WHERE id = 1",
         )?
         .query_row([], |row| {
             Ok(Meta {
@@ -47,6 +51,8 @@ impl Meta {
                 gaps: row.get(8)?,
                 audits: row.get(9)?,
                 open_alerts: row.get(10)?,
+                restored: row.get(11)?,
+                held: row.get(12)?,
             })
         })
     }
@@ -55,7 +61,7 @@ impl Meta {
         conn.prepare_cached(
             "UPDATE meta SET last_applied = ?1, position = ?2, epoch = ?3, jobs = ?4, runs = ?5,
                 executions = ?6, agents = ?7, alerts = ?8, gaps = ?9, audits = ?10,
-                open_alerts = ?11 WHERE id = 1",
+                open_alerts = ?11, restored = ?12, held = ?13 WHERE id = 1",
         )?
         .execute(params![
             self.last_applied,
@@ -69,8 +75,40 @@ impl Meta {
             self.gaps,
             self.audits,
             self.open_alerts,
+            self.restored,
+            self.held,
         ])?;
         Ok(())
+    }
+
+    /// Nothing that is minted from here on is at or below `floor`: what people and programs may have
+    /// kept of ids that this ledger has forgotten stands for something else for ever.
+    pub(crate) fn raise_ids(&mut self, floor: i64) {
+        for counter in [
+            &mut self.jobs,
+            &mut self.runs,
+            &mut self.executions,
+            &mut self.agents,
+            &mut self.alerts,
+            &mut self.gaps,
+            &mut self.audits,
+        ] {
+            *counter = floor.max(*counter);
+        }
+    }
+
+    /// The highest id of any kind that was minted.
+    pub(crate) fn highest_id(&self) -> i64 {
+        let ids = [
+            self.jobs,
+            self.runs,
+            self.executions,
+            self.agents,
+            self.alerts,
+            self.gaps,
+            self.audits,
+        ];
+        ids.into_iter().fold(0, i64::max)
     }
 
     pub(crate) fn mint_position(&mut self) -> i64 {

@@ -21,6 +21,8 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Epoch(Epoch),
+    /// Whether nothing is granted since the ledger was restored.
+    Held(bool),
     Job(JobRow),
     Version(VersionRow),
     Run(RunRow),
@@ -148,6 +150,14 @@ pub enum Done {
     TokenRevoked {
         changed: bool,
     },
+    Restored {
+        generation: i64,
+        /// Runs that were open in the backup.
+        runs: u32,
+        /// Jobs in force, whose schedule since the backup is unknown.
+        jobs: u32,
+    },
+    GrantsReleased,
 }
 
 /// Why a command was not carried out. The state is as if it had never come.
@@ -176,6 +186,14 @@ pub enum Refusal {
     /// No rule foresaw it, but a table does not take it.
     #[error("the ledger's tables do not take it: {what}")]
     Constraint { what: String },
+    #[error(
+        "{job} was restored from a backup: what of its schedule has run since nobody knows, so it can only be left as a gap"
+    )]
+    InDoubt { job: String },
+    #[error("the ledger was restored from a backup: nothing is granted until what ran before must have ended")]
+    Held,
+    #[error("the clock shows {clock}, and the backup is of {taken_at}: set the clock right first")]
+    ClockBeforeBackup { clock: WallMs, taken_at: WallMs },
     #[error("there is no job {job}")]
     NoSuchJob { job: String },
     #[error("it comes after `{job}`, and there is no such job")]

@@ -34,6 +34,9 @@ pub struct JobRow {
     pub first_name: Option<JobName>,
     /// Since when a person keeps its schedule from firing.
     pub paused_at: Option<WallMs>,
+    /// The ledger was restored, and what of the schedule ran since the watermark nobody knows: up
+    /// to now it can become a gap only.
+    pub in_doubt: bool,
 }
 
 impl JobRow {

@@ -36,7 +36,9 @@ CREATE TABLE meta (
     alerts INTEGER NOT NULL,
     gaps INTEGER NOT NULL,
     audits INTEGER NOT NULL,
-    open_alerts INTEGER NOT NULL
+    open_alerts INTEGER NOT NULL,
+    restored INTEGER,
+    held INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE reigns (
@@ -48,6 +50,15 @@ CREATE TABLE reigns (
     boot_ms INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE restores (
+    position INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    taken_at INTEGER NOT NULL,
+    by TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    released_at INTEGER
+) STRICT;
+
 CREATE TABLE jobs (
     job_id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -57,7 +68,8 @@ CREATE TABLE jobs (
     first_name TEXT,
     paused_at INTEGER,
     paused_by TEXT,
-    paused_reason TEXT
+    paused_reason TEXT,
+    in_doubt INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE names (
@@ -273,7 +285,7 @@ pub(crate) fn create(conn: &Connection, rules: Rules) -> rusqlite::Result<()> {
          CREATE INDEX versions_using ON versions (job_id, version) WHERE uses IS NOT NULL;
          CREATE INDEX runs_open ON runs (job_id, state) WHERE state < {FIRST_FINAL_RUN_STATE};
          CREATE UNIQUE INDEX alerts_open ON alerts (kind, about) WHERE cleared_at IS NULL;
-         INSERT INTO meta VALUES (1, {SCHEMA_VERSION}, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0);"
+         INSERT INTO meta VALUES (1, {SCHEMA_VERSION}, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0);"
     ))?;
     conn.execute_batch(&views())
 }
@@ -327,6 +339,7 @@ fn job_views() -> Vec<View> {
         format!("{} AS paused_at", rfc3339("paused_at")),
         "paused_by".to_owned(),
         "paused_reason".to_owned(),
+        "iif(in_doubt, 'yes', NULL) AS in_doubt".to_owned(),
     ];
     let version = vec![
         "j.name AS name".to_owned(),
@@ -533,6 +546,14 @@ fn record_views() -> Vec<View> {
         "node".to_owned(),
         format!("{} AS at", rfc3339("at")),
     ];
+    let restore = vec![
+        "position".to_owned(),
+        format!("{} AS at", rfc3339("at")),
+        format!("{} AS taken_at", rfc3339("taken_at")),
+        "by".to_owned(),
+        "reason".to_owned(),
+        format!("{} AS released_at", rfc3339("released_at")),
+    ];
     vec![
         (
             "alert_view",
@@ -546,6 +567,7 @@ fn record_views() -> Vec<View> {
         ),
         ("reign_view", reign, "reigns"),
         ("token_view", token, "api_tokens"),
+        ("restore_view", restore, "restores"),
     ]
 }
 
@@ -562,7 +584,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 14);
+        assert_eq!(views.len(), 15);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }

@@ -160,7 +160,7 @@ impl Context<'_> {
     }
 
     /// Says in the run and in an alert which shards wait for a person, and why the first does.
-    fn ask_person(&mut self, run: &mut Run) -> Result<(), Stop> {
+    pub(crate) fn ask_person(&mut self, run: &mut Run) -> Result<(), Stop> {
         let shards = self.shards(run.row.run_id)?;
         let first = shards
             .iter()

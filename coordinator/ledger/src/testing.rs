@@ -9,8 +9,8 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
     CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, Grant,
-    ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo, Remind,
-    Rerun, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
+    ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind,
+    Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
     Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
@@ -355,6 +355,8 @@ into_command!(
     SkipWaiting,
     UncordonAgent,
     Unplaceable,
+    ReleaseGrants,
+    Restore,
 );
 
 impl From<PutJob> for Command {

@@ -24,6 +24,8 @@ use crate::tables::shard::{SHARD_COLUMNS, read_shard};
 pub struct WorkingSet {
     /// The reign in force; `None` before the first `BecomeActive`.
     pub epoch: Option<Epoch>,
+    /// The ledger was restored from a backup, and nothing is granted yet.
+    pub held: bool,
     /// Jobs that are not deleted.
     pub jobs: BTreeMap<JobId, JobRow>,
     /// Versions in force, and versions of the runs below.
@@ -55,6 +57,7 @@ impl WorkingSet {
             Change::Job(job) => return self.absorb_job(job),
             Change::Run(run) if run.state.is_final() => return self.drop_run(run),
             Change::Epoch(epoch) => self.epoch = Some(*epoch),
+            Change::Held(held) => self.held = *held,
             Change::Version(version) => {
                 self.versions
                     .insert((version.job_id, version.version), version.clone());
@@ -210,8 +213,10 @@ impl Count {
 /// Reads the whole set from the tables, in one read transaction.
 pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
     let read = conn.unchecked_transaction()?;
+    let meta = Meta::load(&read)?;
     let mut set = WorkingSet {
-        epoch: Meta::load(&read)?.epoch,
+        epoch: meta.epoch,
+        held: meta.held,
         ..WorkingSet::default()
     };
     // Collected, not inserted one by one: a tree that grows at its end keeps its nodes half empty.

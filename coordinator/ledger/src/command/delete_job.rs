@@ -37,6 +37,7 @@ impl DeleteJob {
         context.end_version(job.job_id, job.version, through)?;
         job.fired_through = through;
         job.deleted = true;
+        job.in_doubt = false;
         context.update_job(&job)?;
         if job.is_paused() {
             context.write_pause(&mut job, None)?;

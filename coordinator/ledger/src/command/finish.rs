@@ -13,7 +13,8 @@ use crate::tables::run::Run;
 use crate::tables::shard::Shard;
 
 /// A receipt: how an attempt ended. Counts in any epoch while no later lease of the shard was
-/// granted; after that it is recorded as stale and changes nothing.
+/// granted; after that it is recorded as stale and changes nothing. So it is with a lease from before
+/// a restore: whether a later one was granted, nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
     pub agent_id: AgentId,
@@ -33,6 +34,9 @@ impl Finish {
         }
         let mut run = context.run(attempt.run_id)?;
         let mut shard = context.shard(attempt.run_id, attempt.shard)?;
+        if context.is_before_restore(token) {
+            return self.note_stale(context, &attempt, &mut run, &mut shard);
+        }
         if shard.lease().is_some_and(|lease| lease.token == token) {
             let end = self.believed(&attempt);
             context.end_attempt_by_receipt(token, &end)?;

@@ -58,6 +58,8 @@ pub enum GapReason {
     UnreadableManifest,
     /// A person had paused the job.
     Paused,
+    /// It lies between a backup and its restore: what ran nobody knows, until a person has looked.
+    Unknown,
 }
 
 impl GapReason {
@@ -66,6 +68,7 @@ impl GapReason {
             GapReason::GivenUpAfterOutage => "given up after an outage",
             GapReason::UnreadableManifest => "the manifest could not be read",
             GapReason::Paused => "paused",
+            GapReason::Unknown => "unknown since the backup",
         }
     }
 }
@@ -74,7 +77,9 @@ impl Fire {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let mut job = context.job(self.job_id)?;
         compare(context, &job, self.version, self.from)?;
-        if job.is_paused() && context.rules.on(Rule::PauseJudgedInApply) {
+        if job.in_doubt {
+            job.judge_doubt(&self.decisions)?;
+        } else if job.is_paused() && context.rules.on(Rule::PauseJudgedInApply) {
             return Err(Refusal::Paused {
                 job: job.name.to_string(),
             }
@@ -90,6 +95,7 @@ impl Fire {
         context.settle_alert(AlertKind::FireRefused, On::Job(self.job_id))?;
         if context.rules.on(Rule::RunAndWatermarkTogether) {
             job.fired_through = self.through;
+            job.in_doubt = false;
             context.update_job(&job)?;
         }
         Ok(Done::Fired { runs })

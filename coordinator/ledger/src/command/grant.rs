@@ -20,6 +20,9 @@ pub struct Grant {
 
 impl Grant {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
+        if context.meta.held && context.rules.on(Rule::RestoreHoldsGrants) {
+            return Err(Refusal::Held.into());
+        }
         let (mut run, mut shard) = context.placeable(self.run_id, self.shard)?;
         let agent = context.agent_of_live_session(self.session)?;
         context.take_units(&self.uses, context.rules.on(Rule::ResourcesBounded))?;

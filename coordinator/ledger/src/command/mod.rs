@@ -29,8 +29,10 @@ mod put_resource;
 mod quarantine;
 mod raise_alert;
 mod redo;
+mod release_grants;
 mod remind;
 mod rerun;
+mod restore;
 mod resume_job;
 mod revoke_agent;
 mod revoke_token;
@@ -63,8 +65,10 @@ pub use put_resource::PutResource;
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};
 pub use redo::Redo;
+pub use release_grants::ReleaseGrants;
 pub use remind::Remind;
 pub use rerun::{Rerun, RerunScope};
+pub use restore::Restore;
 pub use resume_job::ResumeJob;
 pub use revoke_agent::RevokeAgent;
 pub use revoke_token::RevokeToken;
@@ -127,6 +131,8 @@ pub enum Command {
     ClearAlert(ClearAlert),
     CreateToken(CreateToken),
     RevokeToken(RevokeToken),
+    Restore(Restore),
+    ReleaseGrants(ReleaseGrants),
 }
 
 /// The newest [`Command::version`] that this program knows.

@@ -125,6 +125,7 @@ impl PutJob {
             deleted: false,
             first_name: None,
             paused_at: None,
+            in_doubt: false,
         };
         context.insert_job(&job)?;
         context.name_job(&job.name, job.job_id)?;
@@ -157,6 +158,7 @@ impl PutJob {
         }
         context.end_version(job.job_id, job.version, through)?;
         job.fired_through = through;
+        job.in_doubt = false;
         self.put_in_force(context, job)
     }
 
@@ -250,7 +252,9 @@ impl Settlement {
         let settle = settle.unwrap_or(&unknown);
         compare(context, job, settle.version, settle.from)?;
         let may = |decision: &Decision| matches!(decision, Decision::Gap { .. });
-        if job.is_paused() && !settle.decisions.iter().all(may) {
+        if job.in_doubt {
+            job.judge_doubt(&settle.decisions)?;
+        } else if job.is_paused() && !settle.decisions.iter().all(may) {
             return Err(Refusal::Paused {
                 job: job.name.to_string(),
             }

@@ -51,6 +51,10 @@ pub enum AlertKind {
     CertificateEnds,
     /// A fire was skipped because a job that its job comes `after` did not succeed.
     PredecessorFailed,
+    /// The ledger was restored from a backup: what it means, and what is to be done.
+    Restored,
+    /// What of a job's schedule ran between the backup and its restore is for a person to find out.
+    UnknownSinceBackup,
 }
 
 impl AlertKind {
@@ -75,6 +79,8 @@ impl AlertKind {
             AlertKind::CommandRefused => "command_refused",
             AlertKind::CertificateEnds => "certificate_ends",
             AlertKind::PredecessorFailed => "predecessor_failed",
+            AlertKind::Restored => "restored",
+            AlertKind::UnknownSinceBackup => "unknown_since_backup",
         }
     }
 }

@@ -30,6 +30,7 @@ impl ResumeJob {
             let through = self.cut_over.max(job.fired_through);
             Settlement::write(Some(&self.settle), context, &job, through)?;
             job.fired_through = through;
+            job.in_doubt = false;
             context.update_job(&job)?;
         }
         context.write_pause(&mut job, None)?;

@@ -38,6 +38,7 @@ impl AlertKind {
             | AlertKind::OverlapSkipped
             | AlertKind::StartDeadlinePassed
             | AlertKind::PredecessorFailed
+            | AlertKind::UnknownSinceBackup
             | AlertKind::GivenUp
             | AlertKind::FuseBlown => Scope::Job,
             AlertKind::FlappingLeader
@@ -47,7 +48,8 @@ impl AlertKind {
             AlertKind::ClockBehind
             | AlertKind::ClockDiffers
             | AlertKind::ClockHeld
-            | AlertKind::BacklogOld => Scope::All,
+            | AlertKind::BacklogOld
+            | AlertKind::Restored => Scope::All,
         }
     }
 }

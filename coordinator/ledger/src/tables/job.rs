@@ -43,7 +43,8 @@ pub(crate) struct Predecessor {
 }
 
 pub(crate) const JOB_COLUMNS: &str =
-    "job_id, name, version, fired_through, deleted, first_name, paused_at";
+    "job_id, name, version, fired_through, deleted, first_name, paused_at, \
+     in_doubt";
 
 /// Reads [`JOB_COLUMNS`].
 pub(crate) fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
@@ -55,6 +56,7 @@ pub(crate) fn read_job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
         deleted: row.get(4)?,
         first_name: named_option(row, 5)?,
         paused_at: row.get::<_, Option<i64>>(6)?.map(WallMs),
+        in_doubt: row.get(7)?,
     })
 }
 
@@ -142,8 +144,9 @@ impl Context<'_> {
 
     pub(crate) fn insert_job(&mut self, job: &JobRow) -> Result<(), Stop> {
         self.write_job(
-            "INSERT INTO jobs (job_id, name, version, fired_through, deleted, first_name)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO jobs (job_id, name, version, fired_through, deleted, first_name,
+                in_doubt)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             job,
         )
     }
@@ -152,7 +155,7 @@ impl Context<'_> {
     pub(crate) fn update_job(&mut self, job: &JobRow) -> Result<(), Stop> {
         self.write_job(
             "UPDATE jobs SET name = ?2, version = ?3, fired_through = ?4, deleted = ?5,
-                first_name = ?6
+                first_name = ?6, in_doubt = ?7
              WHERE job_id = ?1",
             job,
         )
@@ -166,6 +169,7 @@ impl Context<'_> {
             job.fired_through.0,
             job.deleted,
             job.first_name.as_ref().map(JobName::as_str),
+            job.in_doubt,
         ])?;
         self.changes.job(job);
         Ok(())
