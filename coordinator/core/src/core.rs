@@ -30,6 +30,7 @@ use crate::queue::{Key, Queue};
 use crate::receipts::Receipts;
 use crate::reminders::Reminders;
 use crate::requests::{PendingRequest, RequestError};
+use crate::restored::Hold;
 use crate::sessions::{AttachInFlight, Sessions};
 use crate::setbacks::{Matter, Setbacks};
 use crate::waiting::Waiting;
@@ -106,6 +107,7 @@ pub struct Core {
     pub(crate) reminders: Reminders,
     pub(crate) certificates: Certificates,
     pub(crate) setbacks: Setbacks,
+    pub(crate) hold: Hold,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -168,6 +170,7 @@ impl Core {
             reminders: Reminders::default(),
             certificates: Certificates::new(config.certificate, now.boot),
             setbacks: Setbacks::default(),
+            hold: Hold::default(),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
@@ -359,6 +362,7 @@ impl Core {
         }
         self.skip_overdue(now);
         self.admit_waiting(now);
+        self.release_grants(now);
         self.dispatch(now);
         self.give_up_unplaceable(now);
         self.remind(now);
@@ -459,6 +463,7 @@ impl Core {
             Change::Job(job) => self.note_job(job),
             Change::Agent(agent) => self.note_host(agent.agent_id),
             Change::Resource(resource) => self.note_resource(&resource.name),
+            Change::Held(_) => self.note_released(now),
             _ => {}
         }
     }
@@ -538,6 +543,7 @@ impl Core {
     fn begin_reign(&mut self, epoch: Epoch, now: Now) {
         self.reign = Reign::Leading(epoch);
         self.expiry.begin_reign(now.boot);
+        self.hold.begin_reign(now.boot);
         self.tell_of_unreadable_jobs(now);
         self.tell_of_clock_behind(now);
         // What the ledger did not take from the leader before, it may take from this one.

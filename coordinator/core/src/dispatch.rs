@@ -81,6 +81,8 @@ pub enum Waits {
     Receipt,
     /// What was decided about it was refused, and is tried again after so long.
     Rests(DurationMs),
+    /// The ledger was restored, and every lease of before has run out after so long.
+    Restored(DurationMs),
     Unreadable(String),
     Place(Report),
 }
@@ -199,6 +201,10 @@ impl fmt::Display for Waits {
             Waits::InHand => f.write_str("it is just being granted"),
             Waits::Receipt => f.write_str("the end of an earlier attempt is about to be told"),
             Waits::Rests(left) => write!(f, "the ledger refused it; it is tried again in {left}"),
+            Waits::Restored(left) => write!(
+                f,
+                "the ledger was restored: nothing is granted for another {left}, until every lease of before has run out"
+            ),
             Waits::Unreadable(error) => write!(f, "its manifest cannot be read: {error}"),
             Waits::Place(report) => write!(f, "no host can take it now: {report}"),
         }

@@ -99,7 +99,11 @@ impl Core {
                 version: job.version,
                 from: job.fired_through,
                 through: trigger::settles_through(now),
-                decisions: trigger::decide(owed, trigger::settles_through(now), self.rules),
+                decisions: if job.in_doubt {
+                    trigger::unknown(owed, trigger::settles_through(now))
+                } else {
+                    trigger::decide(owed, trigger::settles_through(now), self.rules)
+                },
             };
             let is_run = |decision: &&Decision| matches!(decision, Decision::Run { .. });
             let fired = Fired {
@@ -149,6 +153,10 @@ impl Core {
             return;
         }
         self.names.insert(job.name.clone(), job.job_id);
+        if job.in_doubt && self.owed(job).is_some() {
+            // Settled as soon as there is a clock to settle it by, whether anything was due or not.
+            return self.firing.expect(job.job_id, job.fired_through);
+        }
         if job.is_paused() {
             return;
         }

@@ -103,6 +103,9 @@ fn count_down<K: Ord>(entry: Entry<'_, K, u32>, by: u32) {
 impl Core {
     pub(crate) fn dispatch(&mut self, now: Now) {
         self.fleet.forget_quiet(now.boot);
+        if self.is_held() {
+            return;
+        }
         while let Some(&(until, key)) = self.grants.resting.first()
             && until <= now.boot
         {
@@ -305,7 +308,9 @@ impl Core {
         let pending = |shard: &&ShardRow| matches!(shard.state, ShardState::Pending { .. });
         for shard in self.set.shards_of(run_id).filter(pending) {
             let key = (run_id, shard.shard);
-            let found = if let Some(until) = self.queue.backs_off_until(key) {
+            let found = if self.is_held() {
+                Some(Waits::Restored(self.hold.left(now.boot)))
+            } else if let Some(until) = self.queue.backs_off_until(key) {
                 Some(Waits::BacksOff(until - now.boot))
             } else if let Some(waits) = self.in_hand(key, now) {
                 Some(waits)
@@ -323,7 +328,7 @@ impl Core {
     }
 
     pub(crate) fn give_up_unplaceable(&mut self, now: Now) {
-        if !self.rules.on(Rule::UnplaceableGoesToPerson) {
+        if !self.rules.on(Rule::UnplaceableGoesToPerson) || self.is_held() {
             return;
         }
         let stuck: Vec<Key> = self

@@ -30,6 +30,7 @@
 //! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
 //! | `certificates` | when a person hears that a certificate ends |
+//! | `restored` | how long nothing is granted after a restore |
 //! | `reminders` | when somebody who is asked is asked once more |
 //! | `requests` | what people ask for |
 //! | `shards` | how many shards there are, where the manifest leaves it to be computed |
@@ -51,6 +52,7 @@ mod queue;
 mod receipts;
 mod reminders;
 mod requests;
+mod restored;
 mod sessions;
 mod setbacks;
 mod shards;

@@ -487,6 +487,7 @@ impl Core {
     fn settle(&self, row: &JobRow, now: Now) -> Settlement {
         let through = trigger::settles_through(now);
         let decisions = match self.owed(row) {
+            Some(owed) if row.in_doubt => trigger::unknown(owed, through),
             Some(owed) if row.is_paused() => trigger::paused(owed, through),
             Some(owed) => trigger::decide(owed, through, self.rules),
             None => trigger::unreadable(row.fired_through, through),

@@ -168,6 +168,15 @@ pub(crate) fn unreadable(from: WallMs, through: WallMs) -> Vec<Decision> {
 
 /// What a pause has kept from firing up to `through`: one gap, however long it was.
 pub(crate) fn paused(owed: Owed<'_>, through: WallMs) -> Vec<Decision> {
+    one_gap(owed, through, GapReason::Paused)
+}
+
+/// What nobody knows of since the backup that the ledger was restored from.
+pub(crate) fn unknown(owed: Owed<'_>, through: WallMs) -> Vec<Decision> {
+    one_gap(owed, through, GapReason::Unknown)
+}
+
+fn one_gap(owed: Owed<'_>, through: WallMs, reason: GapReason) -> Vec<Decision> {
     if through <= owed.from {
         return Vec::new();
     }
@@ -178,7 +187,7 @@ pub(crate) fn paused(owed: Owed<'_>, through: WallMs) -> Vec<Decision> {
             from: owed.from,
             through,
             count,
-            reason: GapReason::Paused,
+            reason,
         }],
     }
 }

@@ -348,6 +348,7 @@ fn waiting(waits: &Waits) -> api::Waits {
         Waits::InHand => ("grant", None, None),
         Waits::Receipt => ("receipt", None, None),
         Waits::Rests(left) => ("refused", Some(left), None),
+        Waits::Restored(left) => ("restored", Some(left), None),
         Waits::Unreadable(_) => ("unreadable", None, None),
         Waits::Place(report) => ("place", None, Some(report)),
     };

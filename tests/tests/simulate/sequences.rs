@@ -14,6 +14,7 @@ mod leaders;
 mod pauses;
 mod people;
 mod receipts;
+mod restore;
 mod schedules;
 
 use std::collections::BTreeSet;
@@ -124,6 +125,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         acks::SEQUENCES,
         leaders::SEQUENCES,
         receipts::SEQUENCES,
+        restore::SEQUENCES,
         people::SEQUENCES,
         pauses::SEQUENCES,
         schedules::SEQUENCES,

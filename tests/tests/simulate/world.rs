@@ -11,6 +11,7 @@ mod ledger;
 pub mod network;
 pub mod people;
 pub mod process;
+pub mod restore;
 pub mod truth;
 
 use std::collections::{BTreeMap, BTreeSet};

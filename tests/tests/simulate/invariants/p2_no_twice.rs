@@ -69,6 +69,7 @@ pub fn after_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
                 admitted: facts.admitted,
                 taken_at: None,
                 receipt_seen: false,
+                broken_off: false,
             };
             world.truth.grants.insert(*token, grant);
             world.truth.newest_grant.insert((*run_id, *shard), *token);
@@ -190,7 +191,7 @@ fn check_receipt(
         .newest_grant
         .get(&(grant.run_id, grant.shard))
         .copied();
-    if newest != Some(finish.token) {
+    if newest != Some(finish.token) || grant.broken_off {
         let changes = outcome.changes.len();
         let counted = matches!(result, Ok(Done::Finished { counted: true }));
         world.require(

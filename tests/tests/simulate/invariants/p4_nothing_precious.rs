@@ -160,7 +160,7 @@ fn put_back_into_service(world: &mut World) -> Held {
 }
 
 /// What ended under a supervisor that lives to this day is in the ledger, as its end or as a
-/// stale one.
+/// stale one; unless a restore has broken off the history that it belongs to.
 fn receipts_arrived(world: &mut World) {
     let tables = Tables::of(world);
     let known: BTreeSet<i64> = tables
@@ -170,6 +170,10 @@ fn receipts_arrived(world: &mut World) {
         .map(|row| number(row, "token"))
         .collect();
     let lost = world.processes.values().find(|process| {
+        let grant = world.truth.grants.get(&process.token);
+        if grant.is_some_and(|grant| grant.broken_off) {
+            return false;
+        }
         let host = &world.hosts[process.host];
         process.own_end.is_some()
             && host

@@ -11,7 +11,7 @@ use super::truth::brief_commit;
 use crate::invariants;
 
 /// A proposal that the core did not make.
-const NOBODYS: ProposalId = ProposalId(u64::MAX);
+pub(super) const NOBODYS: ProposalId = ProposalId(u64::MAX);
 
 impl World {
     pub(super) fn apply_batch(

@@ -64,6 +64,8 @@ pub struct Grant {
     /// True time at which its lease ended by expiry or by an attach.
     pub taken_at: Option<i64>,
     pub receipt_seen: bool,
+    /// A restore has broken off the history that it was granted in.
+    pub broken_off: bool,
 }
 
 impl Truth {
@@ -175,6 +177,7 @@ impl Truth {
                 }
             }
             Change::Epoch(_)
+            | Change::Held(_)
             | Change::Job(_)
             | Change::Shard(_)
             | Change::Agent(_)
