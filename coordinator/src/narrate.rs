@@ -185,6 +185,11 @@ impl<'a> Narrator<'a> {
                 let (token, by) = (revoke.name.as_str(), &revoke.by);
                 tracing::info!(token, by, reason = revoke.reason, "a token is revoked");
             }
+            (Command::ReleaseGrants(_), Done::GrantsReleased) => {
+                tracing::info!(
+                    "every lease from before the restore has run out: shards are granted again"
+                );
+            }
             (Command::RaiseAlert(alert), Done::AlertRaised) => {
                 let job = match alert.on {
                     On::Job(job_id) | On::Run(job_id, _) => Some(self.job(job_id)),
@@ -464,6 +469,8 @@ fn name_of(command: &Command) -> &'static str {
         Command::Remind(_) => "remind",
         Command::SettleAlerts(_) => "settle_alerts",
         Command::ClearAlert(_) => "clear_alert",
+        Command::Restore(_) => "restore",
+        Command::ReleaseGrants(_) => "release_grants",
         Command::CreateToken(_) => "create_token",
         Command::RevokeToken(_) => "revoke_token",
     }

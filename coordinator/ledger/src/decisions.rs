@@ -325,8 +325,6 @@ impl Stretches {
             (count, true) => format!("at least {count}"),
             (count, false) => count.to_string(),
         };
-        Some(format!(
-            "{count} instants after {after} through {through}"
-        ))
+        Some(format!("{count} instants after {after} through {through}"))
     }
 }

@@ -190,7 +190,9 @@ pub enum Refusal {
         "{job} was restored from a backup: what of its schedule has run since nobody knows, so it can only be left as a gap"
     )]
     InDoubt { job: String },
-    #[error("the ledger was restored from a backup: nothing is granted until what ran before must have ended")]
+    #[error(
+        "the ledger was restored from a backup: nothing is granted until what ran before must have ended"
+    )]
     Held,
     #[error("the clock shows {clock}, and the backup is of {taken_at}: set the clock right first")]
     ClockBeforeBackup { clock: WallMs, taken_at: WallMs },

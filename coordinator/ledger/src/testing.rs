@@ -9,9 +9,9 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
     CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, Grant,
-    ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind,
-    Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
-    Unplaceable,
+    ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
+    ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts,
+    SkipWaiting, UncordonAgent, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};

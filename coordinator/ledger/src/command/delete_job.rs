@@ -131,6 +131,7 @@ mod tests {
                 "overlap_skipped",
                 "predecessor_failed",
                 "start_deadline_passed",
+                "unknown_since_backup",
                 "unreadable_job",
             ]
         );

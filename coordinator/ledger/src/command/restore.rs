@@ -32,6 +32,9 @@ const GENERATIONS_BEGIN: WallMs = WallMs(1_735_689_600_000);
 
 const HOUR_MS: i64 = 3_600_000;
 
+/// So many there are.
+const GENERATIONS: i64 = 1 << (53 - POSITION_COUNTER_BITS);
+
 /// Ids a millisecond: more than any group can mint, so that what is minted after a restore stays
 /// below what the next one begins with.
 const IDS_A_MS: i64 = 100;
@@ -55,6 +58,9 @@ pub struct Restore {
 
 impl Restore {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
+        if self.taken_at < GENERATIONS_BEGIN {
+            return Err(malformed("a backup that is older than Matins"));
+        }
         if self.clock < self.taken_at {
             return Err(Refusal::ClockBeforeBackup {
                 clock: self.clock,
@@ -94,7 +100,7 @@ impl Restore {
 
     fn raise(&self, context: &mut Context<'_>) -> Result<(), Stop> {
         let position = raised(context.meta.position, self.clock);
-        if generation_of(position) >= 1 << (53 - POSITION_COUNTER_BITS) {
+        if generation_of(position) >= GENERATIONS {
             return Err(malformed(format!(
                 "a generation beyond the last: the clock shows {}",
                 self.clock
@@ -102,7 +108,8 @@ impl Restore {
         }
         context.meta.position = position;
         let by_clock = since_begin(self.clock).saturating_mul(IDS_A_MS);
-        let floor = by_clock.max(context.meta.highest_id() + IDS_SKIPPED_MIN);
+        let skipped = context.meta.highest_id().saturating_add(IDS_SKIPPED_MIN);
+        let floor = by_clock.max(skipped);
         context.meta.raise_ids(floor);
         Ok(())
     }
@@ -209,13 +216,16 @@ impl Context<'_> {
         if !self.rules.on(Rule::RestoreOvertakesReceipts) {
             return false;
         }
-        self.meta.restored.is_some_and(|restored| token.0 < restored)
+        self.meta
+            .restored
+            .is_some_and(|restored| token.0 < restored)
     }
 }
 
-const fn since_begin(clock: WallMs) -> i64 {
-    let since = clock.0 - GENERATIONS_BEGIN.0;
-    if since > 0 { since } else { 0 }
+/// Milliseconds since generations are counted, and at most until they are used up.
+fn since_begin(clock: WallMs) -> i64 {
+    let since = clock.0.saturating_sub(GENERATIONS_BEGIN.0);
+    since.clamp(0, HOUR_MS * GENERATIONS)
 }
 
 /// Where positions go on after those of a backup.
@@ -466,7 +476,10 @@ mod tests {
             ["3"]
         );
         let told = bed.view("SELECT text FROM alert_view WHERE kind = 'restored'");
-        assert!(told[0].contains("3 runs that were open") && told[0].contains("2 jobs"), "{told:?}");
+        assert!(
+            told[0].contains("3 runs that were open") && told[0].contains("2 jobs"),
+            "{told:?}"
+        );
         assert_eq!(
             bed.view("SELECT count(*) FROM session_view WHERE ended_at IS NULL"),
             ["0"]

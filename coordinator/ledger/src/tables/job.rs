@@ -42,8 +42,7 @@ pub(crate) struct Predecessor {
     pub(crate) which: Which,
 }
 
-pub(crate) const JOB_COLUMNS: &str =
-    "job_id, name, version, fired_through, deleted, first_name, paused_at, \
+pub(crate) const JOB_COLUMNS: &str = "job_id, name, version, fired_through, deleted, first_name, paused_at, \
      in_doubt";
 
 /// Reads [`JOB_COLUMNS`].

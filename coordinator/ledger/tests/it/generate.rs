@@ -1,11 +1,13 @@
 //! Commands for a state: mostly such as fit it, often such as nearly do, sometimes absurd ones.
 
+use std::collections::BTreeSet;
+
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
     CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, GapReason,
     Grant, ManualRun, MarkStarted, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert,
-    Redo, Remind, Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement,
-    SkipWaiting, UncordonAgent, Unplaceable, Verdict,
+    Redo, ReleaseGrants, Remind, Rerun, RerunScope, Restore, ResumeJob, RevokeAgent, RevokeToken,
+    SettleAlerts, Settlement, SkipWaiting, UncordonAgent, Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
@@ -81,7 +83,7 @@ impl Choices {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     pub(crate) tokens: Vec<Token>,
-    pub(crate) runs: i64,
+    pub(crate) runs: BTreeSet<RunId>,
 }
 
 /// The next proposal for a ledger in this state.
@@ -100,7 +102,9 @@ pub(crate) fn proposal(choices: &mut Choices, set: &WorkingSet, past: &Past) -> 
 }
 
 fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
-    match c.below(33) {
+    match c.below(34) {
+        33 if c.one_in(4) => restore(c),
+        33 => Command::ReleaseGrants(ReleaseGrants {}),
         32 => about_tokens(c),
         0 => Command::BecomeActive(BecomeActive {
             node: c.text(),
@@ -375,6 +379,16 @@ fn settlement(c: &mut Choices, set: &WorkingSet, job_id: JobId) -> Settlement {
     }
 }
 
+fn restore(c: &mut Choices) -> Command {
+    let clock = c.time(WallMs(1_800_000_000_000));
+    Command::Restore(Restore {
+        clock,
+        taken_at: c.time(clock),
+        by: c.text(),
+        reason: c.text(),
+    })
+}
+
 fn fire(c: &mut Choices, set: &WorkingSet) -> Fire {
     let job_id = job(c, set);
     fire_of(c, set, job_id)
@@ -385,8 +399,14 @@ fn fire_of(c: &mut Choices, set: &WorkingSet, job_id: JobId) -> Fire {
     let version = job.map_or(1, |job| job.version);
     let from = job.map_or(WallMs(0), |job| job.fired_through);
     let mut last = from;
+    let in_doubt = job.is_some_and(|job| job.in_doubt) && !c.one_in(8);
     let decisions = (0..c.below(4))
         .map(|_| {
+            if in_doubt {
+                let after = last;
+                last = WallMs(last.0.saturating_add(MINUTE));
+                return unknown(after, last);
+            }
             let (decision, end) = decision(c, last);
             last = end;
             decision
@@ -398,6 +418,15 @@ fn fire_of(c: &mut Choices, set: &WorkingSet, job_id: JobId) -> Fire {
         from: if c.one_in(16) { c.time(from) } else { from },
         through: if c.one_in(16) { c.time(from) } else { last },
         decisions,
+    }
+}
+
+fn unknown(from: WallMs, through: WallMs) -> Decision {
+    Decision::Gap {
+        from,
+        through,
+        count: 1,
+        reason: GapReason::Unknown,
     }
 }
 
@@ -418,6 +447,7 @@ fn decision(c: &mut Choices, last: WallMs) -> (Decision, WallMs) {
                 GapReason::GivenUpAfterOutage,
                 GapReason::UnreadableManifest,
                 GapReason::Paused,
+                GapReason::Unknown,
             ]),
         },
         _ => Decision::Run {
@@ -496,7 +526,7 @@ fn job(c: &mut Choices, set: &WorkingSet) -> JobId {
 
 fn run(c: &mut Choices, set: &WorkingSet, past: &Past) -> RunId {
     if c.one_in(4) {
-        return RunId(c.id(1..=past.runs));
+        return RunId(c.id(past.runs.iter().map(|id| id.0)));
     }
     RunId(c.id(set.runs.keys().map(|id| id.0)))
 }

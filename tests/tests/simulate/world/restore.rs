@@ -51,6 +51,7 @@ impl World {
         let proposal = Proposal {
             epoch: None,
             at: now,
+            source: None,
             command: Command::Restore(restore),
         };
         self.apply_batch(&[(NOBODYS, proposal)]);
