@@ -178,7 +178,9 @@ impl Command {
             | Command::SettleAlerts(_)
             | Command::ClearAlert(_)
             | Command::CreateToken(_)
-            | Command::RevokeToken(_) => 1,
+            | Command::RevokeToken(_)
+            | Command::Restore(_)
+            | Command::ReleaseGrants(_) => 1,
         }
     }
 }
