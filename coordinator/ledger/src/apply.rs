@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use protocol::{AgentId, Epoch, JobId, ResourceName, Rule, Rules, RunId, WallMs};
 use rusqlite::{Connection, ErrorCode};
 
-use crate::command::{Command, Proposal};
+use crate::command::{Command, Proposal, ReleaseGrants};
 use crate::meta::Meta;
 use crate::outcome::{Change, Done, Outcome, Refusal};
 use crate::rows::{AgentRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
@@ -293,7 +293,7 @@ impl Context<'_> {
             Command::CreateToken(command) => command.apply(self),
             Command::RevokeToken(command) => command.apply(self),
             Command::Restore(command) => command.apply(self),
-            Command::ReleaseGrants(command) => command.apply(self),
+            Command::ReleaseGrants(_) => ReleaseGrants::apply(self),
         }
     }
 }

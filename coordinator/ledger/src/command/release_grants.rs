@@ -10,7 +10,7 @@ use crate::outcome::Done;
 pub struct ReleaseGrants {}
 
 impl ReleaseGrants {
-    pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
+    pub(crate) fn apply(context: &mut Context<'_>) -> Result<Done, Stop> {
         if context.meta.held {
             context.meta.held = false;
             context.changes.held(false);

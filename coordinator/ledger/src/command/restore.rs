@@ -73,8 +73,8 @@ impl Restore {
             self.raise(context)?;
         }
         let position = context.meta.mint_position();
-        self.end_sessions(context)?;
-        let jobs = self.put_in_doubt(context)?;
+        end_sessions(context)?;
+        let jobs = put_in_doubt(context)?;
         let runs = self.ask_for_runs(context)?;
         context.meta.restored = Some(position);
         context.meta.held = true;
@@ -112,33 +112,6 @@ impl Restore {
         let floor = by_clock.max(skipped);
         context.meta.raise_ids(floor);
         Ok(())
-    }
-
-    /// Whoever is attached knows so of the group of before, and attaches again.
-    fn end_sessions(&self, context: &mut Context<'_>) -> Result<(), Stop> {
-        for mut agent in list_agents(context.conn)? {
-            if let Some(session) = agent.row.session.take() {
-                context.end_session(session)?;
-                context.write_agent(&agent)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn put_in_doubt(&self, context: &mut Context<'_>) -> Result<u32, Stop> {
-        let jobs = context
-            .conn
-            .prepare(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted"))?
-            .query_map([], read_job)?
-            .collect::<Result<Vec<_>, _>>()?;
-        if !context.rules.on(Rule::RestoredScheduleIsUnknown) {
-            return Ok(0);
-        }
-        for mut job in jobs.iter().cloned() {
-            job.in_doubt = true;
-            context.update_job(&job)?;
-        }
-        Ok(u32::try_from(jobs.len()).unwrap_or(u32::MAX))
     }
 
     fn ask_for_runs(&self, context: &mut Context<'_>) -> Result<u32, Stop> {
@@ -208,6 +181,34 @@ impl Restore {
         );
         context.raise(AlertKind::Restored, On::All, clip(&text))
     }
+}
+
+/// Whoever is attached knows so of the group of before, and attaches again.
+fn end_sessions(context: &mut Context<'_>) -> Result<(), Stop> {
+    for mut agent in list_agents(context.conn)? {
+        if let Some(session) = agent.row.session.take() {
+            context.end_session(session)?;
+            context.write_agent(&agent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers how many jobs there are.
+fn put_in_doubt(context: &mut Context<'_>) -> Result<u32, Stop> {
+    let jobs = context
+        .conn
+        .prepare(&format!("SELECT {JOB_COLUMNS} FROM jobs WHERE NOT deleted"))?
+        .query_map([], read_job)?
+        .collect::<Result<Vec<_>, _>>()?;
+    if !context.rules.on(Rule::RestoredScheduleIsUnknown) {
+        return Ok(0);
+    }
+    for mut job in jobs.iter().cloned() {
+        job.in_doubt = true;
+        context.update_job(&job)?;
+    }
+    Ok(u32::try_from(jobs.len()).unwrap_or(u32::MAX))
 }
 
 impl Context<'_> {
