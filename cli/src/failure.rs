@@ -174,6 +174,7 @@ mod tests {
         ] {
             let failure = Failure::from(ErrorBody {
                 request_id: None,
+                leader: None,
                 kind: kind.to_owned(),
                 what: String::new(),
                 why: String::new(),

@@ -11,8 +11,8 @@ use ledger::{Command, Outcome, Proposal};
 
 use crate::clock::read_now;
 use crate::consensus::ProposeError;
-use crate::engine::{Engine, Input};
-use crate::exit::{self, DEPOSED, LEDGER_FAILED};
+use crate::engine::{Engine, Input, ReignId};
+use crate::exit::{self, LEDGER_FAILED};
 use crate::member::Proposer;
 use crate::metrics::Metrics;
 
@@ -52,17 +52,29 @@ impl Committed {
     }
 }
 
+/// What a reign proposes.
+struct Batch {
+    reign: ReignId,
+    term: u64,
+    proposals: Vec<(ProposalId, Proposal)>,
+}
+
 /// Hands batches to the thread.
 pub(crate) struct Committer {
-    batches: mpsc::Sender<Vec<(ProposalId, Proposal)>>,
+    batches: mpsc::Sender<Batch>,
 }
 
 impl Committer {
-    /// Begins to write a batch; it comes back as [`Input::Committed`].
-    pub(crate) fn commit(&self, batch: Vec<(ProposalId, Proposal)>) {
+    /// Begins to write a batch of a reign, in whose term alone it may be proposed; it comes back as
+    /// [`Input::Committed`] or [`Input::NotCommitted`].
+    pub(crate) fn commit(&self, reign: ReignId, term: u64, proposals: Vec<(ProposalId, Proposal)>) {
         // The other end lives until this one is dropped, unless its thread panicked: and then the
         // process is on its way out.
-        let _ = self.batches.send(batch);
+        let _ = self.batches.send(Batch {
+            reign,
+            term,
+            proposals,
+        });
     }
 }
 
@@ -78,28 +90,27 @@ pub(crate) fn prepare(
     })
 }
 
-fn write(
-    log: &Proposer,
-    arriving: &mpsc::Receiver<Vec<(ProposalId, Proposal)>>,
-    engine: &Engine,
-    metrics: &Metrics,
-) {
+fn write(log: &Proposer, arriving: &mpsc::Receiver<Batch>, engine: &Engine, metrics: &Metrics) {
     while let Ok(batch) = arriving.recv() {
-        let (ids, proposals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let reign = batch.reign;
+        let (ids, proposals): (Vec<_>, Vec<_>) = batch.proposals.into_iter().unzip();
         let proposals: Arc<[Proposal]> = proposals.into();
         metrics.note_batch_begun(read_now().boot);
         let begun = Instant::now();
-        match log.propose(Arc::clone(&proposals)) {
+        let proposed = log.propose(batch.term, &proposals);
+        metrics.note_batch_ended();
+        match proposed {
             Ok(outcomes) => {
                 metrics.note_batch_written(proposals.len(), begun.elapsed());
-                engine.send(Input::Committed(Committed::all(ids, &proposals, outcomes)));
+                let committed = Committed::all(ids, &proposals, outcomes);
+                engine.send(Input::Committed { reign, committed });
             }
             // It stops by itself only where it cannot read what it has written.
             Err(error @ ProposeError::Stopped) => {
                 exit::now(LEDGER_FAILED, "consensus has stopped", Some(&error))
             }
-            // What became of the batch is for the next leader to say, which reads the truth.
-            Err(error) => exit::now(DEPOSED, "this node does not lead its group", Some(&error)),
+            // What became of the batch the next reign reads in the ledger.
+            Err(error) => engine.send(Input::NotCommitted { reign, error }),
         }
     }
 }

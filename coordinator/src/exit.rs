@@ -1,16 +1,14 @@
 //! Ends that cannot wait.
 //!
-//! In both cases the process may not say another word, to an agent or to a person, so it ends
-//! on the spot: what is in the ledger is true, and whoever starts next goes on from there.
+//! The process may not say another word, to an agent or to a person, so it ends on the spot: what
+//! is in the ledger is true, and whoever starts next goes on from there. A lead that is lost is no such
+//! end: then the coordinator stands by.
 
 use std::error::Error;
 
 /// Status with which the process ends when the ledger could not be written (as `EX_IOERR` of
 /// sysexits). The log says why; look at the disk before starting again.
 pub const LEDGER_FAILED: i32 = 74;
-
-/// Status with which the process ends when another one leads on its ledger (as `EX_TEMPFAIL`).
-pub const DEPOSED: i32 = 75;
 
 pub(crate) fn now(status: i32, what: &'static str, error: Option<&dyn Error>) -> ! {
     let causes = error.map(causes).unwrap_or_default();

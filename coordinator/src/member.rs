@@ -7,13 +7,17 @@ use std::time::Duration;
 use ledger::{Outcome, Proposal};
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
 use crate::consensus::{Group, GroupError, GroupOptions, ProposeError};
 use crate::exit::causes;
 use crate::run::{CoordinatorError, Thread};
 
-/// How long a quorum may take to confirm the first time.
-const CONFIRM_LIMIT: Duration = Duration::from_secs(30);
+/// How long a leader waits that was not answered before it proposes again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// How long those may take who still use the group when it is to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 const NAME: &str = "consensus";
 
@@ -32,8 +36,27 @@ pub(crate) struct Proposer {
 }
 
 impl Proposer {
-    pub(crate) fn propose(&self, batch: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
-        self.runtime.block_on(self.group.propose(batch))
+    /// Proposes a batch in a term for as long as this node leads in it. A leader that no quorum has
+    /// answered for a while takes nothing, and may be answered again; what was not taken is not done.
+    pub(crate) fn propose(
+        &self,
+        term: u64,
+        batch: &Arc<[Proposal]>,
+    ) -> Result<Vec<Outcome>, ProposeError> {
+        let leadership = self.group.leadership();
+        let leads = || {
+            let now = *leadership.borrow();
+            now.leads && now.term == term
+        };
+        self.runtime.block_on(async {
+            loop {
+                let proposed = self.group.propose_in(term, Arc::clone(batch)).await;
+                match proposed {
+                    Err(ProposeError::NotLeading { .. }) if leads() => sleep(AGAIN).await,
+                    proposed => return proposed,
+                }
+            }
+        })
     }
 }
 
@@ -60,18 +83,13 @@ impl Member {
         })
     }
 
-    /// Waits until this node leads and has applied everything there is.
-    pub(crate) async fn lead(&self) -> Result<(), CoordinatorError> {
-        let mut leadership = self.group.leadership();
-        let leads = leadership.wait_for(|now| now.leads).await.is_ok();
-        if leads && self.group.confirm(CONFIRM_LIMIT).await.is_ok() {
-            return Ok(());
-        }
-        Err(CoordinatorError::NoLead)
+    pub(crate) fn group(&self) -> &Arc<Group> {
+        &self.group
     }
 
-    pub(crate) fn group(&self) -> &Group {
-        &self.group
+    /// Where the group's own work is done.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     pub(crate) fn proposer(&self) -> Proposer {
@@ -81,7 +99,7 @@ impl Member {
         }
     }
 
-    /// Closes the files. Every [`Proposer`] has been dropped before.
+    /// Closes the files. Whoever uses the group has been asked to end before.
     pub(crate) async fn stop(self) {
         // Where the thread has ended already, there is nothing to close.
         let _ = self.stop.send(self.group);
@@ -100,11 +118,22 @@ async fn live(
     let Ok(group) = stopping.await else {
         return;
     };
-    let Some(group) = Arc::into_inner(group) else {
-        tracing::warn!("the group is stopped while somebody still proposes");
+    let Ok(group) = timeout(STOP_LIMIT, alone(group)).await else {
+        tracing::warn!("the group is stopped while somebody still uses it");
         return;
     };
     if let Err(error) = group.stop().await {
         tracing::warn!(error = causes(&error), "the group did not stop in order");
+    }
+}
+
+/// The group, when nobody else has it any more: a question to it may be under way.
+async fn alone(mut group: Arc<Group>) -> Group {
+    loop {
+        match Arc::try_unwrap(group) {
+            Ok(group) => return group,
+            Err(shared) => group = shared,
+        }
+        sleep(Duration::from_millis(5)).await;
     }
 }

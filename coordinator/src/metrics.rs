@@ -110,8 +110,11 @@ impl Metrics {
         self.batch_begun.store(at.0, Ordering::Relaxed);
     }
 
-    pub(crate) fn note_batch_written(&self, commands: usize, took: Duration) {
+    pub(crate) fn note_batch_ended(&self) {
         self.batch_begun.store(-1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_batch_written(&self, commands: usize, took: Duration) {
         self.commit.note(took.as_secs_f64());
         self.batch.note(commands as f64);
     }

@@ -8,10 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use coordinator_core::clock::Thresholds;
-use coordinator_core::{Config, Core};
-use ledger::StoreError;
+use protocol::Lifetime;
 use protocol::message::Incarnation;
-use protocol::{Lifetime, Rules};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -21,13 +19,16 @@ use transport::{Identity, IdentityError, ListenError, Listener, Role};
 
 use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
-use crate::clock::{read_boot_id, read_now};
+use crate::clock::read_boot_id;
 use crate::committer;
 use crate::consensus::GroupError;
 use crate::data_dir::{DataDir, DataDirError};
-use crate::engine::{self, Engine, Input, REQUEST_LIMIT, Scheduler};
+use crate::engine::{self, Engine, HandOverError, Input, REQUEST_LIMIT, Scheduler};
+use crate::exit::causes;
+use crate::lead::{self, About, Lead};
 use crate::member::Member;
 use crate::metrics::Metrics;
+use crate::quorum::Quorum;
 use crate::roster::Roster;
 use crate::token::ApiToken;
 
@@ -67,12 +68,6 @@ pub enum CoordinatorError {
     Identity(#[from] IdentityError),
     #[error("taking part in the group")]
     Group(#[from] GroupError),
-    #[error("this node does not come to lead its group; the log before this says why")]
-    NoLead,
-    #[error("reaching the ledger")]
-    Look(#[source] io::Error),
-    #[error("reading the ledger")]
-    Ledger(#[from] StoreError),
     #[error("listening for agents")]
     Agents(#[from] ListenError),
     #[error("listening for the API on {address}")]
@@ -97,12 +92,11 @@ pub enum CoordinatorError {
     Serving(#[source] io::Error),
 }
 
-/// Runs a coordinator until SIGTERM or SIGINT: then requests under way are answered, the batch in
-/// the ledger's hands is committed, and it returns.
+/// Runs a coordinator until SIGTERM or SIGINT: then it gives the lead to another, where there is one,
+/// requests under way are answered, the batch in the ledger's hands is committed, and it returns.
 ///
-/// Needs a tokio runtime with IO and time around it, of one thread or several. When the ledger fails or
-/// another process leads on it, the process ends at once, with [`LEDGER_FAILED`](crate::LEDGER_FAILED)
-/// or [`DEPOSED`](crate::DEPOSED).
+/// Needs a tokio runtime with IO and time around it, of one thread or several. When the ledger fails,
+/// the process ends at once, with [`LEDGER_FAILED`](crate::LEDGER_FAILED).
 pub async fn run(options: Options) -> Result<(), CoordinatorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(CoordinatorError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CoordinatorError::Signals)?;
@@ -135,16 +129,17 @@ pub async fn run_until(
     let (listener, api_address) = bind_api(options.api_addr).await?;
 
     let roster = Arc::new(Roster::default());
+    let certificate = identity.lifetime();
     let threads = Threads::start(
         member,
         &options.node,
-        identity.lifetime(),
+        certificate,
         options.clock,
         Arc::clone(&roster),
-    )
-    .await?;
+    )?;
     let api = Api {
         engine: threads.engine.clone(),
+        lead: threads.lead.clone(),
         readers: Readers::new(ledger),
         metrics: Arc::clone(&threads.metrics),
         roster,
@@ -176,6 +171,9 @@ struct House {
 impl House {
     async fn live(mut self, stop: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
         let lived = self.open_until(stop).await;
+        if lived.is_ok() {
+            self.threads.hand_over().await;
+        }
         // From here on nobody new comes in, and whoever is in gets an answer.
         let unpublished = self.data.unpublish();
         self.doors.close_api(lived.is_ok()).await;
@@ -189,21 +187,22 @@ impl House {
         Ok(unpublished?)
     }
 
-    /// Says where it can be found once it leads, and stays until it is asked to stop or cannot go
-    /// on.
+    /// Says where it can be found once it acts or knows who does, and stays until it is asked to
+    /// stop or cannot go on.
     async fn open_until(&mut self, stop: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
-        let engine = self.threads.engine.clone();
+        let lead = self.threads.lead.clone();
         let published = async {
-            if engine.leads().await {
+            if let Some(leads) = lead.settled().await {
                 let url = format!("http://{}", self.api_address);
                 self.data.publish(&url, &self.token)?;
                 tracing::info!(
                     api = url,
                     agents = %self.doors.agents.local_addr(),
+                    leads,
                     "the coordinator is up"
                 );
             }
-            // Where it does not lead, its thread has ended, and that is noticed beside this.
+            // Where it is neither, its thread has ended, and that is noticed beside this.
             std::future::pending::<Result<(), DataDirError>>().await
         };
         tokio::select! {
@@ -218,6 +217,8 @@ impl House {
 /// The threads, as seen from outside.
 struct Threads {
     engine: Engine,
+    lead: Lead,
+    following: JoinHandle<()>,
     metrics: Arc<Metrics>,
     scheduler: Thread,
     committer: Thread,
@@ -231,49 +232,52 @@ pub(crate) struct Thread {
 }
 
 impl Threads {
-    async fn start(
+    fn start(
         member: Member,
         node: &str,
         certificate: Lifetime,
         clock: Thresholds,
         roster: Arc<Roster>,
     ) -> Result<Threads, CoordinatorError> {
-        member.lead().await?;
         let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
-        let named = node.to_owned();
-        let (last_clock, set) = member
-            .group()
-            .look(move |store| {
-                Ok::<_, StoreError>((store.last_clock(&named)?, store.working_set()?))
-            })
-            .await
-            .map_err(CoordinatorError::Look)??;
-        let config = Config {
+        let about = About {
             node: node.to_owned(),
             incarnation: Incarnation(incarnation),
             boot_id: read_boot_id().map_err(CoordinatorError::BootId)?,
-            last_clock,
             certificate,
             clock,
         };
-        let core = Core::new(config, set, read_now(), Rules::all());
         let (engine, inbox) = engine::channel();
         let metrics = Arc::new(Metrics::default());
         let (committer, write) =
             committer::prepare(member.proposer(), engine.clone(), Arc::clone(&metrics));
-        let scheduler = Scheduler::new(core, inbox, committer, roster, Arc::clone(&metrics));
+        let group = member.group();
+        let quorum = Quorum::new(Arc::clone(group), member.runtime().clone(), engine.clone());
+        let scheduler = Scheduler::new(inbox, committer, quorum, roster, Arc::clone(&metrics));
         Ok(Threads {
             committer: Thread::start("committer", write)?,
             scheduler: Thread::start("scheduler", move || scheduler.run())?,
+            lead: Lead::new(group, engine.clone()),
+            following: tokio::spawn(lead::follow(Arc::clone(group), engine.clone(), about)),
             engine,
             metrics,
             member,
         })
     }
 
+    /// Gives the lead to another, where there is one that can have it.
+    async fn hand_over(&self) {
+        match self.engine.hand_over(None).await {
+            Ok(to) => tracing::info!(to, "the lead was given away"),
+            Err(HandOverError::NotLeading | HandOverError::Nobody) => {}
+            Err(error) => tracing::warn!(error = causes(&error), "the lead was not given away"),
+        }
+    }
+
     /// Waits for a thread that ends without having been asked.
     async fn died(&mut self) -> CoordinatorError {
         let name = tokio::select! {
+            _ = &mut self.following => "lead",
             _ = &mut self.scheduler.ended => self.scheduler.name,
             _ = &mut self.committer.ended => self.committer.name,
             _ = &mut self.member.thread.ended => self.member.thread.name,
@@ -283,9 +287,11 @@ impl Threads {
 
     /// Lets the batch in the ledger's hands be committed and its outcomes be told.
     async fn stop(self) {
+        self.following.abort();
         self.engine.send(Input::Stop);
         let ended = async {
             // An end is an end, by return or by panic.
+            let _ = self.following.await;
             let _ = self.scheduler.ended.await;
             let _ = self.committer.ended.await;
             self.member.stop().await;

@@ -455,8 +455,8 @@ pub struct Status {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// A word for programs: `not_found`, `refused`, `invalid`, `unauthorized`, `unavailable`,
-    /// `changed` (what was expected is no longer so), `throttled` (asked too fast), and `internal`
-    /// where the coordinator itself is at fault.
+    /// `changed` (what was expected is no longer so), `throttled` (asked too fast), `not_leader`
+    /// (another coordinator answers this), and `internal` where the coordinator itself is at fault.
     pub kind: String,
     /// What was being done, and to what.
     pub what: String,
@@ -465,4 +465,16 @@ pub struct ErrorBody {
     /// By which the coordinator's log knows the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// Where this coordinator does not lead: who does, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<LeaderAddress>,
+}
+
+/// The coordinator that leads, and where it answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LeaderAddress {
+    pub name: String,
+    /// Of its HTTP API.
+    pub api: String,
 }

@@ -89,6 +89,8 @@ pub enum Rule {
     FlappingAlarm,
     /// 6.8: commands and words of an earlier epoch are refused.
     EpochChecked,
+    /// 6.8: a reign whose leader read the state before another's commands does not begin.
+    ReignBeginsFromItsLook,
     /// 6.9: a receipt counts in any epoch, and after expiry while no later grant exists.
     ReceiptCountsWithCurrentToken,
     /// 6.9: a receipt of an overtaken token is recorded as stale.

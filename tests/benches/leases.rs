@@ -72,6 +72,7 @@ impl Bench {
             boot_id: "boot".to_owned(),
             boot: BootMs(0),
             tzdata: jobs::tzdata_version().to_owned(),
+            looked_at: None,
         };
         let attach = AttachAgent {
             name: "host-1".parse()?,

@@ -58,6 +58,8 @@ pub struct Config {
     pub incarnation: Incarnation,
     /// The kernel's id of this start of the machine.
     pub boot_id: String,
+    /// How many commands the ledger had applied when the working set was read.
+    pub looked_at: i64,
     /// How the clocks stood when this node last began a reign.
     pub last_clock: Option<SeenClock>,
     /// When this coordinator's own certificate is good.
@@ -81,8 +83,8 @@ pub enum Effect {
     },
     /// Begin a quorum round, and call [`Core::handle_quorum`] when it has succeeded.
     ConfirmQuorum { round: u64 },
-    /// Another leader's epoch was met: this core is silent from now on, to whom it owes an answer
-    /// too.
+    /// Another leader's epoch was met, or its traces in the ledger: this core is silent from now
+    /// on, to whom it owes an answer too.
     StepDown,
 }
 
@@ -208,6 +210,7 @@ impl Core {
             boot_id: config.boot_id,
             boot: now.boot,
             tzdata: jobs::tzdata_version().to_owned(),
+            looked_at: Some(config.looked_at),
         };
         core.propose_in_no_epoch(Flight::BecomeActive, Command::BecomeActive(begin), now);
         core

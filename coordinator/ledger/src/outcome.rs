@@ -167,6 +167,10 @@ pub enum Refusal {
     #[error("the command is of {got}, but {current} leads now")]
     StaleEpoch { got: Epoch, current: Epoch },
     #[error(
+        "the state was read after {then} commands, and {now} have been applied: another led meanwhile"
+    )]
+    LookedTooEarly { then: i64, now: i64 },
+    #[error(
         "computed for version {expected_version} through {expected_through}, but version {version} has settled through {fired_through}"
     )]
     WatermarkMoved {

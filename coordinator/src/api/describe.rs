@@ -39,6 +39,15 @@ pub(super) struct About {
     /// Refusals that only the handler can know of.
     pub(super) refuses: &'static [StatusCode],
     pub(super) open: Open,
+    pub(super) by: By,
+}
+
+/// Which coordinators answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// The one that leads; the others say where it is.
+    Leader,
+    Any,
 }
 
 /// Who may ask for an operation.

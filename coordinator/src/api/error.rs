@@ -26,6 +26,7 @@ enum Kind {
     Refused,
     Changed,
     Throttled,
+    NotLeader,
     Unavailable,
     Internal,
 }
@@ -151,6 +152,21 @@ impl ApiError {
         )
     }
 
+    /// Another coordinator answers this, or soon will.
+    pub(crate) fn not_leader(what: impl Into<String>, why: impl Into<String>) -> ApiError {
+        let error = ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Kind::NotLeader,
+            what,
+            why,
+            "ask the coordinator that leads; nothing was changed",
+        );
+        ApiError {
+            retry_after_s: Some(1),
+            ..error
+        }
+    }
+
     /// The coordinator's own fault.
     pub(crate) fn internal(what: impl Into<String>, why: impl Into<String>) -> ApiError {
         let remedy = "look at the coordinator's log; this is no fault of the request";
@@ -176,6 +192,7 @@ impl ApiError {
             why: why.into(),
             remedy: remedy.into(),
             request_id: None,
+            leader: None,
         };
         let body = Box::new(body);
         ApiError {
@@ -197,6 +214,12 @@ impl ApiError {
         let why = error.to_string();
         match error {
             AskError::Refused(error) => ApiError::declined(what.into(), why, error),
+            AskError::NotLeading => ApiError::not_leader(what, why),
+            AskError::Lost => ApiError::unavailable(
+                what,
+                why,
+                "look whether it was carried out before asking the coordinator that leads now",
+            ),
             AskError::Busy | AskError::Silent => {
                 ApiError::unavailable(what, why, "ask again in a moment; nothing was changed")
             }
@@ -217,9 +240,7 @@ impl ApiError {
     fn declined(what: String, why: String, error: &RequestError) -> ApiError {
         match error {
             RequestError::Refused(refusal) => ApiError::refusal(what, why, refusal),
-            RequestError::NotLeading => {
-                ApiError::unavailable(what, why, "ask again in a moment; nothing was changed")
-            }
+            RequestError::NotLeading => ApiError::not_leader(what, why),
             RequestError::NoSuchJob(_) => ApiError::not_found(what, why, LIST_JOBS),
             RequestError::ClockHeld(_) => ApiError::unavailable(
                 what,
@@ -262,7 +283,9 @@ impl ApiError {
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
                 ApiError::changed(what, why, remedy)
             }
-            Refusal::StaleEpoch { .. } => ApiError::unavailable(what, why, remedy),
+            Refusal::StaleEpoch { .. } | Refusal::LookedTooEarly { .. } => {
+                ApiError::unavailable(what, why, remedy)
+            }
             _ => ApiError::refused(what, why, remedy),
         }
     }
@@ -299,7 +322,9 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::ResourceHeld { .. } => "wait until those have ended, or cancel their runs",
         Refusal::NoSuchShard { .. } => "look at the run for its shards; they count from 0",
         Refusal::Malformed { .. } => "correct the request",
-        Refusal::StaleEpoch { .. } => "ask the coordinator that leads now",
+        Refusal::StaleEpoch { .. } | Refusal::LookedTooEarly { .. } => {
+            "ask the coordinator that leads now"
+        }
         Refusal::WatermarkMoved { .. } => "ask again: it fired while this was being decided",
         Refusal::NameTaken { .. } => "choose another name, or delete the other job first",
         Refusal::NameRetired { .. } => "use the new name",
@@ -347,6 +372,7 @@ impl Kind {
             Kind::Refused => "refused",
             Kind::Changed => "changed",
             Kind::Throttled => "throttled",
+            Kind::NotLeader => "not_leader",
             Kind::Unavailable => "unavailable",
             Kind::Internal => "internal",
         }

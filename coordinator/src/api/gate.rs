@@ -1,7 +1,8 @@
 //! What every request passes on its way in, and every answer on its way out.
 //!
 //! In this order, cheapest first: the size of its head, how fast its client asks, whose token it
-//! carries, what that lets its bearer do, and whether it takes any form that there is. On the way out an answer gets the request's id, and a
+//! carries, what that lets its bearer do, whether this coordinator is the one to answer, and whether
+//! its client takes any form that there is. On the way out an answer gets the request's id, and a
 //! refusal its body.
 
 use std::collections::BTreeMap;
@@ -19,13 +20,14 @@ use protocol::api::ErrorBody;
 use tracing::Instrument;
 
 use super::asker::Asker;
-use super::describe::{Open, Operation, Scope};
+use super::describe::{By, Open, Operation, Scope};
 use super::error::ApiError;
 use super::input::{JobPath, what};
 use super::listener::Peer;
 use super::rate::Rates;
 use super::readers::Readers;
 use crate::clock::read_now;
+use crate::lead::Lead;
 use crate::token::{ApiToken, digest_of};
 
 /// Largest head of a request: its target and its headers. A thousand ids fit into a query.
@@ -37,7 +39,7 @@ const REQUEST_ID: &str = "x-request-id";
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// Paths that are asked for by machines at a pace of their own, and cost nothing.
-const UNCOUNTED: &[&str] = &["/healthz", "/readyz", "/metrics"];
+const UNCOUNTED: &[&str] = &["/healthz", "/readyz", "/leader", "/metrics"];
 
 #[derive(Clone)]
 pub(super) struct Gate {
@@ -45,6 +47,7 @@ pub(super) struct Gate {
     token: Arc<ApiToken>,
     /// Of all others.
     readers: Readers,
+    lead: Lead,
     rates: Arc<Rates>,
     served: Arc<Served>,
     ids: Arc<RequestIds>,
@@ -57,6 +60,7 @@ type Served = BTreeMap<&'static str, Vec<OperationServed>>;
 struct OperationServed {
     method: Method,
     open: Open,
+    by: By,
     media_types: Vec<String>,
     statuses: Vec<StatusCode>,
 }
@@ -72,6 +76,7 @@ impl Gate {
     pub(super) fn new(
         token: Arc<ApiToken>,
         readers: Readers,
+        lead: Lead,
         process: u32,
         operations: &[Operation],
     ) -> Gate {
@@ -81,6 +86,7 @@ impl Gate {
             let known = OperationServed {
                 method: operation.method.clone(),
                 open: operation.about.open,
+                by: operation.about.by,
                 media_types,
                 statuses,
             };
@@ -89,6 +95,7 @@ impl Gate {
         Gate {
             token,
             readers,
+            lead,
             rates: Arc::default(),
             served: Arc::new(served),
             ids: Arc::new(RequestIds {
@@ -140,6 +147,9 @@ impl Gate {
                 self.judge_reach(&what, &asker, scope, parts).await?;
             }
             parts.extensions.insert(asker);
+        }
+        if operation.is_some_and(|operation| operation.by == By::Leader) && !self.lead.reigns() {
+            return Err(ApiError::not_leader(what, "this coordinator does not lead"));
         }
         match operation {
             Some(operation) if !accepts(&parts.headers, &operation.media_types) => {

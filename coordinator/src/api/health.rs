@@ -34,16 +34,22 @@ const OK: Health = Health { status: "ok" };
 /// more.
 pub(super) async fn health(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
     let what = "asking whether the scheduler answers";
-    let asked = api.engine.ask(|_, _| ()).await;
+    let asked = api.engine.ask_either(|_, _| ()).await;
     asked.map_err(|error| ApiError::asking(what, &error))?;
     Ok(Json(OK))
 }
 
-/// `GET /readyz`: whether it fires and grants: it leads, its clock is believed, and its ledger can
-/// be written. What is missing is said.
+/// `GET /readyz`: whether it fires and grants, or could if it came to lead: it leads or follows who
+/// does, its clock is believed, and its ledger can be written. What is missing is said.
 pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
     let what = "asking whether the coordinator is ready";
-    let asked = api.engine.ask(missing_of).await;
+    let follows = api.lead.follows();
+    let asked = api.engine.ask_either(move |core, now| match core {
+        Some(core) => missing_of(core, now),
+        None if follows => (now, Vec::new()),
+        None => (now, vec!["it follows nobody who leads".to_owned()]),
+    });
+    let asked = asked.await;
     let (now, mut missing) = asked.map_err(|error| ApiError::asking(what, &error))?;
     missing.extend(missing_of_ledger(&api, now));
     if missing.is_empty() {
@@ -54,6 +60,16 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Health>, ApiErr
         missing.join("; "),
         "wait for it, or see to the clock or the disk; `matins version` and the log tell more",
     ))
+}
+
+/// `GET /leader`: whether it is this coordinator that acts, for who sends others here: a quorum
+/// confirms it before the answer.
+pub(super) async fn leader(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
+    if api.lead.acts().await {
+        return Ok(Json(OK));
+    }
+    let what = "asking whether this coordinator leads";
+    Err(ApiError::not_leader(what, "this coordinator does not lead"))
 }
 
 fn missing_of(core: &Core, now: Now) -> (Now, Vec<String>) {

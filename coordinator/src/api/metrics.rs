@@ -52,14 +52,20 @@ struct Present {
 /// `GET /metrics`
 pub(super) async fn show(State(api): State<Api>) -> Result<Text, ApiError> {
     let what = "reading the metrics";
-    let asked = api.engine.ask(Present::of).await;
+    let asked = api
+        .engine
+        .ask_either(|core, now| core.map(|core| Present::of(core, now)))
+        .await;
     let present = asked.map_err(|error| ApiError::asking(what, &error))?;
     let alerts = api
         .readers
         .read(what, ledger::Reader::open_alerts_by_kind)
         .await?;
     let mut page = Page::default();
-    page.write_present(&present, &alerts);
+    page.write_lead(present.as_ref().is_some_and(|present| present.leads));
+    if let Some(present) = &present {
+        page.write_present(present, &alerts);
+    }
     page.write_counts(&api.metrics);
     page.write_process(&api);
     Ok(Text(page.text))
@@ -89,13 +95,15 @@ struct Page {
 }
 
 impl Page {
+    fn write_lead(&mut self, leads: bool) {
+        let name = "matins_leader";
+        self.family(name, "gauge", "Whether this coordinator leads.");
+        self.sample(name, &[], u64::from(leads));
+    }
+
+    /// What only the coordinator that leads knows.
     fn write_present(&mut self, present: &Present, alerts: &BTreeMap<&'static str, u64>) {
         let gauges = [
-            (
-                "matins_leader",
-                "Whether this coordinator leads.",
-                u64::from(present.leads),
-            ),
             (
                 "matins_clock_trusted",
                 "Whether the wall clock is believed; nothing fires while it is not.",

@@ -6,8 +6,9 @@
 //! [`protocol::api::ErrorBody`].
 //!
 //! What is served stands in [`routes`], where each operation describes itself; [`gate`] is what
-//! every request passes first. Everything but `/healthz` and `/readyz` wants a token, unknown
-//! paths included; what a token lets its bearer do says [`asker`].
+//! every request passes first. Everything but `/healthz`, `/readyz` and `/leader` wants a token,
+//! unknown paths included; what a token lets its bearer do says [`asker`]. A coordinator that does
+//! not lead answers little more than these, and says who does.
 
 mod asker;
 mod describe;
@@ -39,6 +40,7 @@ use coordinator_core::{Asked, Request as Wish};
 use ledger::Done;
 
 use crate::engine::Engine;
+use crate::lead::Lead;
 use crate::metrics::Metrics;
 use crate::roster::Roster;
 use crate::token::ApiToken;
@@ -54,6 +56,7 @@ pub(crate) use readers::Readers;
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) engine: Engine,
+    pub(crate) lead: Lead,
     pub(crate) readers: Readers,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) roster: Arc<Roster>,
@@ -93,6 +96,7 @@ fn router(api: Api, process: u32) -> Router {
     let gate = Gate::new(
         Arc::clone(&api.token),
         api.readers.clone(),
+        api.lead.clone(),
         process,
         &operations,
     );

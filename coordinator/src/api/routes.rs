@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use protocol::ApiRole;
 use serde_json::json;
 
-use super::describe::{About, Answer, Draft, Open, Routes, Scope, document};
+use super::describe::{About, Answer, By, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
 use super::{Api, fleet, health, jobs, metrics, output, resources, runs, tokens};
 
@@ -396,7 +396,7 @@ fn about_itself(routes: Routes) -> Routes {
             Method::GET,
             "/api/v1/openapi.json",
             openapi,
-            shows("openapi", Scope::Common, "This document."),
+            shows("openapi", Scope::Common, "This document.").by_any(),
         )
         .serve(
             Method::GET,
@@ -413,7 +413,16 @@ fn about_itself(routes: Routes) -> Routes {
             health::ready,
             open(
                 "ready",
-                "Whether it leads, its clock is believed and its ledger can be written.",
+                "Whether it leads or could, its clock is believed and its ledger can be written.",
+            ),
+        )
+        .serve(
+            Method::GET,
+            "/leader",
+            health::leader,
+            open(
+                "leader",
+                "Whether this coordinator leads, as a quorum has just confirmed.",
             ),
         )
         .serve(
@@ -424,7 +433,8 @@ fn about_itself(routes: Routes) -> Routes {
                 "metrics",
                 Scope::Everything,
                 "Metrics, as Prometheus reads them.",
-            ),
+            )
+            .by_any(),
         )
 }
 
@@ -435,6 +445,7 @@ const fn open(id: &'static str, says: &'static str) -> About {
         says,
         refuses: &[],
         open: Open::ToAll,
+        by: By::Any,
     }
 }
 
@@ -456,12 +467,20 @@ const fn for_role(role: ApiRole, id: &'static str, scope: Scope, says: &'static 
         says,
         refuses: &[],
         open: Open::To(role, scope),
+        by: By::Leader,
     }
 }
 
 impl About {
     const fn refuses(self, refuses: &'static [StatusCode]) -> About {
         About { refuses, ..self }
+    }
+
+    const fn by_any(self) -> About {
+        About {
+            by: By::Any,
+            ..self
+        }
     }
 }
 

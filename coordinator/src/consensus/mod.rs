@@ -54,6 +54,7 @@ use ledger::wal::CheckpointError;
 use ledger::{Outcome, Proposal, Store, StoreError};
 use openraft::async_runtime::watch::WatchReceiver as _;
 use openraft::errors::{ClientWriteError, RaftError};
+use openraft::impls::ProgressResponder;
 use openraft::network::{NetSnapshot, RaftNetworkFactory};
 use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
 use protocol::Rules;
@@ -70,7 +71,7 @@ use network::Network;
 use retention::{Limits, Plan, Retention, Standing};
 use snapshots::{SnapshotFile, Snapshots};
 use state::{LedgerKeeper, State, StateThread, Whole};
-use types::{Batch, Types};
+use types::{Batch, Leader, Types};
 
 pub use form::FormError;
 pub use founding::{Begin, FoundingError};
@@ -195,6 +196,15 @@ pub enum ProposeError {
     Stopped,
 }
 
+fn propose_error(error: &ClientWriteError<Types>) -> ProposeError {
+    match error {
+        ClientWriteError::ForwardToLeader(to) => ProposeError::NotLeading {
+            leader: to.leader_id,
+        },
+        _ => ProposeError::Unknown,
+    }
+}
+
 fn of_leader(leader: Option<u64>) -> String {
     leader.map_or_else(String::new, |leader| format!("; node {leader} does"))
 }
@@ -229,6 +239,8 @@ fn change_error(error: impl fmt::Display) -> ChangeError {
 /// This node's part in the group.
 pub struct Group {
     raft: Raft<Types, State>,
+    node: u64,
+    timers: Timers,
     store: StoreId,
     snapshots: Snapshots,
     /// None where a test models the network.
@@ -354,6 +366,8 @@ impl Group {
         }
         Ok(Group {
             raft,
+            node: options.node,
+            timers: options.timers,
             store: founded.store,
             snapshots,
             network: None,
@@ -366,6 +380,10 @@ impl Group {
         })
     }
 
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
     /// The id of this node's store, by which it is a member.
     pub fn store(&self) -> StoreId {
         self.store
@@ -376,13 +394,31 @@ impl Group {
     pub async fn propose(&self, batch: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
         match self.raft.client_write(Batch(batch)).await {
             Ok(written) => Ok(written.data.0),
-            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(to))) => {
-                Err(ProposeError::NotLeading {
-                    leader: to.leader_id,
-                })
-            }
-            Err(RaftError::APIError(_)) => Err(ProposeError::Unknown),
+            Err(RaftError::APIError(error)) => Err(propose_error(&error)),
             Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
+        }
+    }
+
+    /// As [`Group::propose`], but only while this node leads in this term: who lost the lead and has
+    /// it again decided from a state that others have changed.
+    pub async fn propose_in(
+        &self,
+        term: u64,
+        batch: Arc<[Proposal]>,
+    ) -> Result<Vec<Outcome>, ProposeError> {
+        let (responder, answered) = ProgressResponder::complete_only();
+        let written = self.raft.write(Batch(batch)).responder(responder);
+        let leader = Leader {
+            term,
+            node_id: self.node,
+        };
+        if written.with_leader(leader).await.is_err() {
+            return Err(ProposeError::Stopped);
+        }
+        match answered.await {
+            Ok(Ok(written)) => Ok(written.data.0),
+            Ok(Err(error)) => Err(propose_error(&error)),
+            Err(_) => Err(ProposeError::Stopped),
         }
     }
 
@@ -396,12 +432,15 @@ impl Group {
         self.room.clone()
     }
 
-    /// Has a quorum confirm that this node leads, in a round that begins after this call. On return
-    /// everything that was committed by then is applied here.
-    pub async fn confirm(&self, limit: Duration) -> Result<(), NotConfirmed> {
+    /// Has a quorum confirm that this node leads, in a round that begins after this call; answers in
+    /// which term. On return everything that was committed by then is applied here.
+    ///
+    /// `ReadIndex` takes nothing that was heard before: of what a quorum has answered it counts only
+    /// answers to what was sent after the call.
+    pub async fn confirm(&self, limit: Duration) -> Result<u64, NotConfirmed> {
         let round = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
         match timeout(limit, round).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(confirmed)) => Ok(confirmed.committed_leader_id().term),
             Ok(Err(_)) | Err(_) => Err(NotConfirmed),
         }
     }
@@ -463,6 +502,20 @@ impl Group {
             Some(network) => network.meet(address).await,
             None => Err(MeetError::no_network(address)),
         }
+    }
+
+    /// By how many entries a member is behind this node, which leads; `None` where this node does
+    /// not, or has not heard of the member yet.
+    pub fn behind(&self, node: u64) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let matched = (*metrics.replication.as_ref()?.get(&node)?)?;
+        Some(metrics.last_log_index?.saturating_sub(matched.index))
+    }
+
+    /// How fast a lost leader is noticed.
+    pub fn timers(&self) -> Timers {
+        self.timers
     }
 
     /// Lets a node follow without a vote, and waits until it has caught up.

@@ -108,6 +108,7 @@ fn a_run_from_its_fire_to_its_end(teller: &mut Teller) {
         boot_id: "boot".to_owned(),
         boot: BootMs(0),
         tzdata: "2026a".to_owned(),
+        looked_at: None,
     };
     teller.do_all(vec![Command::BecomeActive(begin)]);
     let put = PutJob {

@@ -85,6 +85,7 @@ impl Scheduler {
             node: "bench".to_owned(),
             incarnation: Incarnation(1),
             boot_id: "boot".to_owned(),
+            looked_at: store.last_applied()?,
             last_clock: None,
             certificate: FOR_EVER,
             clock: Thresholds::default(),

@@ -136,7 +136,8 @@ impl Bench {
         let mut set = found.clone();
         change(&mut set);
         self.differs = set != found;
-        self.core = Core::new(config(), set, self.now, Rules::all());
+        let config = config(self.store.last_applied().unwrap());
+        self.core = Core::new(config, set, self.now, Rules::all());
         self.waiting.clear();
         self.rounds.clear();
         self.said.clear();
@@ -440,8 +441,9 @@ impl Bench {
     }
 }
 
-fn config() -> Config {
+fn config(looked_at: i64) -> Config {
     Config {
+        looked_at,
         node: "c1".to_owned(),
         incarnation: Incarnation(1),
         boot_id: "boot".to_owned(),
@@ -458,7 +460,8 @@ pub(crate) const LONG: Lifetime = Lifetime {
 };
 
 fn begin(store: &Store, now: Now) -> Core {
-    Core::new(config(), store.working_set().unwrap(), now, Rules::all())
+    let config = config(store.last_applied().unwrap());
+    Core::new(config, store.working_set().unwrap(), now, Rules::all())
 }
 
 pub(crate) fn agent_name(name: &str) -> AgentName {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
 use crate::command::AlertKind;
-use crate::outcome::Done;
+use crate::outcome::{Done, Refusal};
 use crate::rows::AgentRow;
 use crate::tables::agent::list_agents;
 use crate::tables::record::On;
@@ -24,10 +24,14 @@ pub struct BecomeActive {
     pub boot: BootMs,
     /// Version of the time zone rules that it computes instants with.
     pub tzdata: String,
+    /// How many commands the ledger had applied when the leader read the state that it will decide
+    /// from; `None` where nothing is decided from any.
+    pub looked_at: Option<i64>,
 }
 
 impl BecomeActive {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
+        self.judge_look(context)?;
         let epoch = Epoch(context.meta.mint_position());
         context.meta.epoch = Some(epoch);
         context.conn.execute(
@@ -55,6 +59,18 @@ impl BecomeActive {
         }
         Ok(Done::Active { epoch })
     }
+
+    /// A node that led, lost the lead and has it again may not notice: the working set it read
+    /// lacks what another leader has committed in between, and nothing would ever bring it.
+    fn judge_look(&self, context: &Context<'_>) -> Result<(), Refusal> {
+        let now = context.meta.last_applied;
+        match self.looked_at {
+            Some(then) if then != now && context.rules.on(Rule::ReignBeginsFromItsLook) => {
+                Err(Refusal::LookedTooEarly { then, now })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Every new leader gives every lease its full time again. When leaders come and go, a dead
@@ -81,7 +97,6 @@ mod tests {
 
     use super::*;
     use crate::command::SkipWaiting;
-    use crate::outcome::Refusal;
     use crate::testing::{Bed, attach};
 
     fn begin(node: &str) -> BecomeActive {
@@ -91,6 +106,7 @@ mod tests {
             boot_id: "boot".to_owned(),
             boot: BootMs(70),
             tzdata: "2025b".to_owned(),
+            looked_at: None,
         }
     }
 
@@ -127,6 +143,35 @@ mod tests {
             let third = epoch_of(bed.ok(begin("b")));
             bed.epoch = Some(third);
             assert!(matches!(bed.refused(skip), Refusal::NoSuchRun { .. }));
+        }
+    }
+
+    #[test]
+    fn a_reign_begins_from_the_state_that_was_looked_at_or_not_at_all() {
+        for rules_on in [true, false] {
+            let mut bed = if rules_on {
+                Bed::new()
+            } else {
+                Bed::without(Rule::ReignBeginsFromItsLook)
+            };
+            let looked_at = |then| BecomeActive {
+                looked_at: Some(then),
+                ..begin("a")
+            };
+            let then = bed.store.last_applied().unwrap();
+            bed.job("");
+            let outcome = bed.outcome(looked_at(then)).result;
+            let now = then + 1;
+            let too_early = Err(Refusal::LookedTooEarly { then, now });
+            assert_eq!(outcome == too_early, rules_on, "{outcome:?}");
+            // A refusal is a step of the ledger as well.
+            let now = bed.store.last_applied().unwrap();
+            let first = epoch_of(bed.ok(looked_at(now)));
+            bed.epoch = Some(first);
+            bed.refused(SkipWaiting {
+                run_id: protocol::RunId(1),
+            });
+            epoch_of(bed.ok(looked_at(now + 2)));
         }
     }
 

@@ -112,6 +112,7 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             boot_id: c.text(),
             boot: BootMs(i64::MAX),
             tzdata: c.text(),
+            looked_at: c.one_in(2).then_some(7),
         }),
         1..4 => Command::PutJob(Box::new(put_job(c, set))),
         4 if c.one_in(2) => pause_or_resume(c, set),

@@ -41,6 +41,7 @@ pub(super) fn batch() -> Arc<[Proposal]> {
             boot_id: "boot".to_owned(),
             boot: BootMs(1),
             tzdata: "2025b".to_owned(),
+            looked_at: None,
         }))
     };
     let alert = proposal(ledger::Command::RaiseAlert(RaiseAlert {

@@ -9,6 +9,7 @@ use crate::world::{Held, World};
 
 sequences! {
     leader_restart_same_term breaks without EpochChecked;
+    led_lost_and_led_again breaks without ReignBeginsFromItsLook;
     failover_keeps_leases breaks without NewLeaderGivesFullTime;
     stuck_fsync_leader breaks without StalledLeaderGivesFullTime;
     flapping_leaders breaks without FlappingAlarm;
@@ -38,6 +39,23 @@ fn leader_restart_same_term(world: &mut World) -> Held {
     }
     // Its gate believes a clock that stands still for a minute.
     world.run_for(3 * MINUTE)?;
+    heal(world)
+}
+
+/// A node reads the ledger to lead, loses the lead unawares, and has it again: meanwhile another has
+/// put a job.
+fn led_lost_and_led_again(world: &mut World) -> Held {
+    world.begin(1)?;
+    let other = world.front;
+    let unaware = world.start_leader();
+    world.set_quorum(unaware, false);
+    world.front = other;
+    world.put(&Job::every_minute("a/minutely"))?;
+    world.crash_leader(other, true);
+    world.front = unaware;
+    world.hears_nothing_of_others(unaware);
+    world.set_quorum(unaware, true);
+    world.run_for(2 * MINUTE)?;
     heal(world)
 }
 

@@ -125,6 +125,7 @@ impl World {
             node: NODE.to_owned(),
             incarnation: Incarnation(generation),
             boot_id: format!("boot-{}", self.coordinator_boots),
+            looked_at: self.store.last_applied().expect("the ledger can be read"),
             last_clock: self.store.last_clock(NODE).expect("the ledger can be read"),
             certificate: CERTIFICATE,
             clock: Thresholds::default(),
@@ -279,6 +280,13 @@ impl World {
         }
         for outcomes in missed {
             self.feed(generation, Input::Outcomes(outcomes));
+        }
+    }
+
+    /// What others have committed while it was cut off, a process never hears.
+    pub fn hears_nothing_of_others(&mut self, generation: u64) {
+        if let Some(leader) = self.leaders.get_mut(&generation) {
+            leader.missed.clear();
         }
     }
 

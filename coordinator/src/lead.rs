@@ -1,0 +1,203 @@
+//! From having the lead of the group to acting on it.
+//!
+//! That this node leads is no licence to act: it may have been cut off for a while, or lack what
+//! another leader has committed. So with every lead a quorum first confirms it, in a round begun
+//! then, and by the end of it everything that was committed before is in the ledger here. Then the
+//! ledger is looked at and a core is made from what was seen; its reign begins when its
+//! `BecomeActive` is committed, and that is refused if the ledger has moved since the look.
+
+use std::panic::resume_unwind;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use coordinator_core::clock::Thresholds;
+use coordinator_core::{Config, Core};
+use ledger::{SeenClock, Store, StoreError, WorkingSet};
+use protocol::message::Incarnation;
+use protocol::{Lifetime, Rules};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::clock::read_now;
+use crate::consensus::{Group, Leadership};
+use crate::engine::{Accession, Engine, Input, ReignId, Standing};
+use crate::exit::{self, LEDGER_FAILED};
+
+/// How long a quorum may take to confirm the lead before it is asked again.
+const CONFIRM_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long this node waits after a try that came to nothing.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// What this coordinator is, in every reign.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) node: String,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) boot_id: String,
+    pub(crate) certificate: Lifetime,
+    pub(crate) clock: Thresholds,
+}
+
+/// Follows who leads, and has the engine reign while this node does. Ends with the group.
+pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
+    let mut leadership = group.leadership();
+    let mut post = engine.post();
+    let mut reign = ReignId(0);
+    loop {
+        let Ok(leading) = leadership.wait_for(|now| now.leads).await.map(|now| *now) else {
+            return;
+        };
+        let idle = |standing| standing == Standing::Standby { idle: true };
+        if post.wait_for(|post| idle(post.standing)).await.is_err() {
+            return;
+        }
+        let core = tokio::select! {
+            core = prepare(&group, leading.term, &about) => core,
+            () = left(&mut leadership, leading.term) => continue,
+        };
+        let Some(core) = core else {
+            sleep(AGAIN).await;
+            continue;
+        };
+        reign = ReignId(reign.0 + 1);
+        let term = leading.term;
+        engine.send(Input::Accede(Accession { reign, term, core }));
+        tokio::select! {
+            () = left(&mut leadership, term) => engine.send(Input::Lost { term }),
+            // It stepped down by itself, or gave the lead away and has it still.
+            over = post.wait_for(|post| post.over >= reign) => match over {
+                Ok(_) => {}
+                Err(_) => return,
+            },
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// Waits until this node leads no longer in this term.
+async fn left(leadership: &mut watch::Receiver<Leadership>, term: u64) {
+    // The sender's end is an end of the lead as well.
+    let _ = leadership
+        .wait_for(|now| !now.leads || now.term != term)
+        .await;
+}
+
+/// A core made from the state as of now; `None` where no quorum confirms the lead.
+async fn prepare(group: &Group, term: u64, about: &About) -> Option<Box<Core>> {
+    if group.confirm(CONFIRM_LIMIT).await != Ok(term) {
+        return None;
+    }
+    let node = about.node.clone();
+    let seen = group.look(move |store| look(store, &node)).await;
+    let (looked_at, last_clock, set) = match seen {
+        Ok(Ok(seen)) => seen,
+        Ok(Err(error)) => exit::now(LEDGER_FAILED, "the ledger cannot be read", Some(&error)),
+        // The group is being stopped.
+        Err(_) => return None,
+    };
+    let config = Config {
+        node: about.node.clone(),
+        incarnation: about.incarnation,
+        boot_id: about.boot_id.clone(),
+        looked_at,
+        last_clock,
+        certificate: about.certificate,
+        clock: about.clock,
+    };
+    // With many jobs this takes a while, and others want the thread.
+    let made = tokio::task::spawn_blocking(move || {
+        Box::new(Core::new(config, set, read_now(), Rules::all()))
+    });
+    match made.await {
+        Ok(core) => Some(core),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The runtime is going down.
+            Err(_) => None,
+        },
+    }
+}
+
+/// How many commands there have been, how the clocks stood at this node's last reign, and all that
+/// is open.
+fn look(store: &Store, node: &str) -> Result<(i64, Option<SeenClock>, WorkingSet), StoreError> {
+    Ok((
+        store.last_applied()?,
+        store.last_clock(node)?,
+        store.working_set()?,
+    ))
+}
+
+/// What those may know of the lead who speak with the outside.
+#[derive(Clone)]
+pub(crate) struct Lead {
+    /// Gone once the group is stopped.
+    group: Weak<Group>,
+    engine: Engine,
+}
+
+impl Lead {
+    pub(crate) fn new(group: &Arc<Group>, engine: Engine) -> Lead {
+        Lead {
+            group: Arc::downgrade(group),
+            engine,
+        }
+    }
+
+    /// Whether this coordinator is the one that acts: its reign has begun, it is not giving the lead
+    /// away, and a quorum confirms it, in a round that begins now. What holds by it holds for no
+    /// longer than a voter waits for its leader, by a clock that goes on while the machine sleeps.
+    pub(crate) async fn acts(&self) -> bool {
+        let Standing::Reigning { term, epoch } = self.engine.standing() else {
+            return false;
+        };
+        let Some(group) = self.group.upgrade() else {
+            return false;
+        };
+        let limit = group.timers().election_max;
+        let begun = read_now().boot;
+        let confirmed = group.confirm(limit).await == Ok(term);
+        let took = read_now().boot - begun;
+        confirmed
+            && took.0.unsigned_abs() < limit.as_millis().try_into().unwrap_or(u64::MAX)
+            && self.engine.standing() == Standing::Reigning { term, epoch }
+    }
+
+    /// Waits until this coordinator acts (`true`) or knows another that leads; `None` where its
+    /// thread or its group has ended first.
+    pub(crate) async fn settled(&self) -> Option<bool> {
+        let group = self.group.upgrade()?;
+        let (mut leadership, node) = (group.leadership(), group.node());
+        drop(group);
+        let mut post = self.engine.post();
+        let acts = |standing| matches!(standing, Standing::Reigning { .. });
+        tokio::select! {
+            acts = post.wait_for(|post| acts(post.standing)) => acts.ok().map(|_| true),
+            other = leadership.wait_for(|now| now.leader.is_some_and(|leader| leader != node)) => {
+                other.ok().map(|_| false)
+            }
+        }
+    }
+
+    /// Whether there is a reign that has begun. What is asked of its core is answered, though it
+    /// may be over the next moment.
+    pub(crate) fn reigns(&self) -> bool {
+        matches!(
+            self.engine.standing(),
+            Standing::Reigning { .. } | Standing::Leaving
+        )
+    }
+
+    /// Whether this node follows one that leads.
+    pub(crate) fn follows(&self) -> bool {
+        self.leader().is_some_and(|(_, leads)| !leads)
+    }
+
+    /// Which node leads as far as this one knows, and whether it is this one.
+    fn leader(&self) -> Option<(u64, bool)> {
+        let group = self.group.upgrade()?;
+        let leader = group.leadership().borrow().leader?;
+        Some((leader, leader == group.node()))
+    }
+}

@@ -1,0 +1,117 @@
+//! What the engine's thread asks of the group: that a quorum confirm the lead, and that another
+//! take it. Asked in tasks on the group's own runtime; the answers come back as inputs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::DurationMs;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::consensus::Group;
+use crate::engine::{Engine, HandOverError, Input, ReignId};
+use crate::exit::causes;
+
+/// Rounds begin no closer together than this: one serves every heartbeat that waits by then.
+const ROUNDS_APART: Duration = Duration::from_millis(20);
+
+/// How long one try of a round may take; a message that is lost is sent again by then.
+const ROUND_LIMIT: Duration = Duration::from_secs(1);
+
+pub(crate) struct Quorum {
+    group: Arc<Group>,
+    runtime: Handle,
+    engine: Engine,
+    last_round: Option<Instant>,
+}
+
+/// Another coordinator that may be given the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Successor {
+    pub(crate) node: u64,
+}
+
+impl Quorum {
+    pub(crate) fn new(group: Arc<Group>, runtime: Handle, engine: Engine) -> Quorum {
+        Quorum {
+            group,
+            runtime,
+            engine,
+            last_round: None,
+        }
+    }
+
+    /// Asks the quorum whether this node leads in this term, from now on until it says so or the
+    /// reign is over; the answer is an [`Input::Quorum`].
+    pub(crate) fn begin_round(&mut self, reign: ReignId, term: u64, round: u64) {
+        let now = Instant::now();
+        let begin = self
+            .last_round
+            .map_or(now, |last| now.max(last + ROUNDS_APART));
+        self.last_round = Some(begin);
+        let (group, engine) = (Arc::clone(&self.group), self.engine.clone());
+        let post = engine.post();
+        self.runtime.spawn(async move {
+            sleep_until(begin).await;
+            loop {
+                let begun = Instant::now();
+                if group.confirm(ROUND_LIMIT).await == Ok(term) {
+                    engine.send(Input::Quorum { reign, round });
+                    return;
+                }
+                if post.borrow().over >= reign || post.has_changed().is_err() {
+                    return;
+                }
+                sleep_until(begun + ROUNDS_APART).await;
+            }
+        });
+    }
+
+    /// Who could be given the lead: this node if it is one of those, or else the one that has the
+    /// most.
+    pub(crate) fn successor(&self, wanted: Option<u64>) -> Option<Successor> {
+        let (_, voters) = self.group.members();
+        let others = voters.into_iter().filter(|&node| node != self.group.node());
+        others
+            .filter(|&node| wanted.is_none_or(|wanted| wanted == node))
+            .filter_map(|node| Some((self.group.behind(node)?, node)))
+            .min()
+            .map(|(_, node)| Successor { node })
+    }
+
+    pub(crate) fn has_everything(&self, successor: Successor) -> bool {
+        self.group.behind(successor.node) == Some(0)
+    }
+
+    /// How long a successor may take to catch up, and how long to lead then.
+    pub(crate) fn patience(&self) -> DurationMs {
+        let limit = 2 * self.group.timers().election_max;
+        DurationMs(limit.as_millis().try_into().unwrap_or(i64::MAX))
+    }
+
+    /// Gives the lead away, and tells whoever asked for it whether it was taken.
+    pub(crate) fn transfer(
+        &self,
+        successor: Successor,
+        answer: oneshot::Sender<Result<u64, HandOverError>>,
+    ) {
+        let group = Arc::clone(&self.group);
+        let limit = 2 * group.timers().election_max;
+        self.runtime.spawn(async move {
+            let to = successor.node;
+            let mut leadership = group.leadership();
+            if let Err(error) = group.transfer(to).await {
+                let error = causes(&error);
+                tracing::warn!(to, error, "the lead cannot be given away");
+            }
+            let taken = leadership.wait_for(|now| now.leader == Some(to));
+            let answered = match timeout(limit, taken).await {
+                Ok(Ok(_)) => Ok(to),
+                Ok(Err(_)) | Err(_) => Err(HandOverError::NotTaken { to }),
+            };
+            // Whoever asked may have gone.
+            let _ = answer.send(answered);
+        });
+    }
+}
