@@ -67,7 +67,7 @@ pub enum CoordinatorError {
     #[error("loading the coordinator's identity")]
     Identity(#[from] IdentityError),
     #[error("taking part in the group")]
-    Group(#[from] GroupError),
+    Group(#[source] Box<GroupError>),
     #[error("listening for agents")]
     Agents(#[from] ListenError),
     #[error("listening for the API on {address}")]
@@ -90,6 +90,12 @@ pub enum CoordinatorError {
     Died { name: &'static str },
     #[error("serving the API")]
     Serving(#[source] io::Error),
+}
+
+impl From<GroupError> for CoordinatorError {
+    fn from(error: GroupError) -> CoordinatorError {
+        CoordinatorError::Group(Box::new(error))
+    }
 }
 
 /// Runs a coordinator until SIGTERM or SIGINT: then it gives the lead to another, where there is one,
