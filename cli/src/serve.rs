@@ -110,8 +110,9 @@ fn begin(
     log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let filter = match env::var_os(LOG) {
-        // What openraft calls worth an operator's eye is its own progress.
-        None => EnvFilter::new("info,openraft=warn"),
+        // What openraft warns of, some twenty times a second, is that a member is away; that is told
+        // once where it is noticed.
+        None => EnvFilter::new("info,openraft=error"),
         Some(_) => EnvFilter::try_from_env(LOG).map_err(|error| {
             Failure::bad_input(
                 format!("reading {LOG}"),

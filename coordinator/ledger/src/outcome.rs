@@ -179,6 +179,11 @@ pub enum Refusal {
         version: u32,
         fired_through: WallMs,
     },
+    /// Nothing was proposed, and nothing is in the log.
+    #[error(
+        "a member of the control group knows commands up to version {speaks} only, and this needs version {needs}"
+    )]
+    NotKnownToAll { needs: u32, speaks: u32 },
     #[error("version {expected} was expected, but version {version} is in force")]
     VersionMoved { expected: u32, version: u32 },
     #[error("version {expected} was expected, but there is no such job in force")]

@@ -283,7 +283,9 @@ impl ApiError {
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
                 ApiError::changed(what, why, remedy)
             }
-            Refusal::StaleEpoch { .. } | Refusal::LookedTooEarly { .. } => {
+            Refusal::StaleEpoch { .. }
+            | Refusal::LookedTooEarly { .. }
+            | Refusal::NotKnownToAll { .. } => {
                 ApiError::unavailable(what, why, remedy)
             }
             _ => ApiError::refused(what, why, remedy),
@@ -324,6 +326,9 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::Malformed { .. } => "correct the request",
         Refusal::StaleEpoch { .. } | Refusal::LookedTooEarly { .. } => {
             "ask the coordinator that leads now"
+        }
+        Refusal::NotKnownToAll { .. } => {
+            "upgrade the control machine that is behind (`matins cluster status` names it), and ask again"
         }
         Refusal::WatermarkMoved { .. } => "ask again: it fired while this was being decided",
         Refusal::NameTaken { .. } => "choose another name, or delete the other job first",

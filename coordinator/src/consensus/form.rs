@@ -62,13 +62,7 @@ struct WrittenMember {
 pub(super) fn write_payload(payload: &Payload) -> Vec<u8> {
     match payload {
         EntryPayload::Blank => vec![FORM, NOTHING],
-        EntryPayload::Normal(Batch(batch)) => {
-            let mut bytes = Vec::with_capacity(2 + batch.len() * 256);
-            bytes.extend([FORM, BATCH]);
-            serde_json::to_writer(&mut bytes, &**batch)
-                .expect("commands are always JSON, and a Vec takes all of it");
-            bytes
-        }
+        EntryPayload::Normal(batch) => batch.written.to_vec(),
         EntryPayload::Membership(members) => {
             let mut bytes = vec![FORM, MEMBERS];
             write_members_json(members, &mut bytes);
@@ -82,12 +76,62 @@ pub(super) fn read_payload(bytes: &[u8]) -> Result<Payload, FormError> {
     match *kind {
         NOTHING => Ok(EntryPayload::Blank),
         BATCH => {
-            let batch: Vec<Proposal> = serde_json::from_slice(json)?;
-            Ok(EntryPayload::Normal(Batch(Arc::from(batch))))
+            let proposals: Vec<Proposal> = serde_json::from_slice(json)?;
+            Ok(EntryPayload::Normal(Batch {
+                proposals: Arc::from(proposals),
+                written: Arc::from(bytes),
+            }))
         }
         MEMBERS => Ok(EntryPayload::Membership(read_members_json(json)?)),
         kind => Err(FormError::Kind { kind }),
     }
+}
+
+/// Cuts commands into batches of one entry each: so many bytes, or one command.
+pub(super) fn cut(proposals: Arc<[Proposal]>, bytes_max: usize) -> Vec<Batch> {
+    let mut ends = Vec::new();
+    let mut bytes = begin_batch(proposals.len());
+    for (place, proposal) in proposals.iter().enumerate() {
+        let before = bytes.len();
+        serde_json::to_writer(&mut bytes, proposal)
+            .expect("commands are always JSON, and a Vec takes all of it");
+        if bytes.len() > bytes_max && before > BATCH_HEAD {
+            let own = bytes.split_off(before);
+            ends.push((place, std::mem::replace(&mut bytes, begin_batch(0))));
+            bytes.extend_from_slice(&own);
+        }
+        bytes.push(b',');
+    }
+    ends.push((proposals.len(), bytes));
+    let mut begin = 0;
+    let whole = ends.len() == 1;
+    let batch = |(end, mut bytes): (usize, Vec<u8>)| {
+        // In the place of the last comma, or of none.
+        if bytes.len() > BATCH_HEAD {
+            bytes.pop();
+        }
+        bytes.push(b']');
+        let own = begin..end;
+        begin = end;
+        Batch {
+            proposals: if whole {
+                Arc::clone(&proposals)
+            } else {
+                Arc::from(&proposals[own])
+            },
+            written: Arc::from(bytes),
+        }
+    };
+    ends.into_iter().map(batch).collect()
+}
+
+/// Form, kind and the bracket.
+const BATCH_HEAD: usize = 3;
+
+fn begin_batch(commands: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BATCH_HEAD + commands * 256);
+    bytes.extend([FORM, BATCH, b'[']);
+    bytes
 }
 
 pub(super) fn write_members(members: &Members) -> Vec<u8> {
@@ -165,7 +209,7 @@ mod tests {
         Members::new(voters.to_vec(), nodes).unwrap()
     }
 
-    fn batch() -> Batch {
+    fn batch(sessions: std::ops::Range<i64>) -> Arc<[Proposal]> {
         let proposal = |session| Proposal {
             epoch: Some(Epoch(7)),
             at: WallMs(-1),
@@ -174,15 +218,15 @@ mod tests {
                 session: SessionId(session),
             }),
         };
-        Batch((1..4).map(proposal).collect())
+        sessions.map(proposal).collect()
     }
 
     #[test]
     fn every_kind_of_entry_is_read_as_it_was_written() {
         for payload in [
             EntryPayload::Blank,
-            EntryPayload::Normal(Batch([].into())),
-            EntryPayload::Normal(batch()),
+            EntryPayload::Normal(cut([].into(), 100).remove(0)),
+            EntryPayload::Normal(cut(batch(1..4), 1000).remove(0)),
             EntryPayload::Membership(members()),
         ] {
             let bytes = write_payload(&payload);
@@ -190,6 +234,30 @@ mod tests {
         }
         let members = members();
         assert_eq!(read_members(&write_members(&members)).unwrap(), members);
+    }
+
+    /// A batch that is too large for one entry becomes several, and nothing of it is lost or moved.
+    #[test]
+    fn a_batch_is_cut_where_it_becomes_too_large() {
+        let proposals = batch(1..100);
+        let one = cut(batch(1..2), 1)[0].written.len();
+        for (bytes_max, least, most) in [
+            (1, 99, 99),
+            (one, 99, 99),
+            (one * 10, 9, 13),
+            (one * 200, 1, 1),
+        ] {
+            let batches = cut(Arc::clone(&proposals), bytes_max);
+            assert!((least..=most).contains(&batches.len()), "{bytes_max}");
+            let mut read = Vec::new();
+            for batch in &batches {
+                assert!(batch.written.len() <= bytes_max.max(one + 2), "{bytes_max}");
+                let payload = EntryPayload::Normal(batch.clone());
+                assert_eq!(read_payload(&batch.written).unwrap(), payload);
+                read.extend_from_slice(&batch.proposals);
+            }
+            assert_eq!(read, *proposals, "{bytes_max}");
+        }
     }
 
     /// What is on the disks of others; a change of it needs another first byte.

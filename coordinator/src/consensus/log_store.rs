@@ -28,7 +28,8 @@ use super::types::{EntryId, Leader, LogEntry, Types, VoteCast, entry_id, positio
 use super::{fail, form, on_disk};
 use crate::exit::{self, LEDGER_FAILED};
 
-/// Commands that are kept in memory with the newest entries: at 300 bytes each, 10 MB.
+/// Commands that are kept in memory with the newest entries: at 300 bytes each, 10 MB, and as much
+/// for what is written of them.
 const COMMANDS_HELD: usize = 32_768;
 
 /// Orders that become one transaction.
@@ -270,7 +271,7 @@ impl Held {
 /// What an entry weighs in memory.
 fn commands(entry: &LogEntry) -> usize {
     match &entry.payload {
-        EntryPayload::Normal(batch) => 1 + batch.0.len(),
+        EntryPayload::Normal(batch) => 1 + batch.proposals.len(),
         EntryPayload::Blank | EntryPayload::Membership(_) => 1,
     }
 }

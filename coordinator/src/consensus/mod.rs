@@ -49,9 +49,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
 
+use futures_util::future;
 use ledger::log::{LogError, LogFile, Position};
 use ledger::wal::CheckpointError;
-use ledger::{Outcome, Proposal, Store, StoreError};
+use ledger::{Outcome, Proposal, Refusal, Store, StoreError};
 use openraft::async_runtime::watch::WatchReceiver as _;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::impls::ProgressResponder;
@@ -75,15 +76,16 @@ use types::{Batch, Leader, Types};
 
 pub use form::FormError;
 pub use founding::{Begin, FoundingError};
-pub use network::{
-    Candidate, MeetError, NetworkError, Peer, PeerClock, PeersAt, Refusal, Stranger,
-};
+pub use network::{Candidate, MeetError, NetworkError, Peer, PeerClock, PeersAt, Stranger};
 pub use reserve::Room;
 pub use snapshots::KeepError;
 pub use types::{Facts, Member, StoreId, StoreIdError};
 
 /// Entries sent to another member in one message; each may hold thousands of commands.
 const ENTRIES_A_MESSAGE: u64 = 16;
+
+/// Bytes of one entry, but for a single command that has more.
+const ENTRY_BYTES_MAX: usize = 2 << 20;
 
 /// Entries by which a member may be behind before it is sent a snapshot instead.
 const ENTRIES_BEHIND_MAX: u64 = 100_000;
@@ -164,7 +166,7 @@ pub enum GroupError {
     #[error(transparent)]
     Checkpoints(#[from] CheckpointError),
     #[error(transparent)]
-    Network(#[from] NetworkError),
+    Network(#[from] Box<NetworkError>),
     #[error("the timers of the group do not fit together: {what}")]
     Timers { what: String },
     #[error("starting the thread `{name}`")]
@@ -284,8 +286,8 @@ impl Group {
     /// Opens the files and takes part. Needs a tokio runtime with time around it, here and as long
     /// as it lives. An error of a file later on ends the process.
     pub async fn start(options: GroupOptions) -> Result<Group, GroupError> {
-        let (network, listener) =
-            Network::bind(options.node, options.own.clone(), options.peers.as_ref())?;
+        let network = Network::bind(options.node, options.own.clone(), options.peers.as_ref())
+            .map_err(Box::new)?;
         let known = network.clone();
         let network_of = move |store| {
             known.set_store(store);
@@ -293,12 +295,7 @@ impl Group {
         };
         let mut group =
             Group::start_with(options, network_of, Limits::default(), Workers::start).await?;
-        let serving = network.serve(
-            listener,
-            &group.raft,
-            &group.snapshots,
-            group.leadership.clone(),
-        );
+        let serving = network.serve(&group.raft, &group.snapshots, group.leadership.clone());
         group.tasks.extend(serving);
         group.network = Some(network);
         Ok(group)
@@ -391,8 +388,45 @@ impl Group {
 
     /// Puts a batch into the log and waits for what becomes of it: an outcome for each command, in
     /// order, as of one transaction. Batches are applied in the order in which they are proposed.
+    ///
+    /// A command that a member does not know is refused and not proposed. What is too large for one
+    /// entry becomes several.
     pub async fn propose(&self, batch: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
-        match self.raft.client_write(Batch(batch)).await {
+        let speaks = self.speaks();
+        let known = |proposal: &Proposal| proposal.command.version() <= speaks;
+        if batch.iter().all(known) {
+            return self.write(batch).await;
+        }
+        let heard: Arc<[Proposal]> = batch.iter().filter(|it| known(it)).cloned().collect();
+        let written = if heard.is_empty() {
+            Vec::new()
+        } else {
+            self.write(heard).await?
+        };
+        let mut written = written.into_iter();
+        let outcomes = batch.iter().filter_map(|proposal| {
+            if known(proposal) {
+                return written.next();
+            }
+            let needs = proposal.command.version();
+            Some(Outcome {
+                result: Err(Refusal::NotKnownToAll { needs, speaks }),
+                changes: Vec::new(),
+            })
+        });
+        Ok(outcomes.collect())
+    }
+
+    async fn write(&self, proposals: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
+        let batches = form::cut(proposals, ENTRY_BYTES_MAX);
+        // In the order in which they are polled first, and all of them at once.
+        let written = batches.into_iter().map(|batch| self.write_entry(batch));
+        let outcomes = future::try_join_all(written).await?;
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+
+    async fn write_entry(&self, batch: Batch) -> Result<Vec<Outcome>, ProposeError> {
+        match self.raft.client_write(batch).await {
             Ok(written) => Ok(written.data.0),
             Err(RaftError::APIError(error)) => Err(propose_error(&error)),
             Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
@@ -490,10 +524,12 @@ impl Group {
     /// The newest commands that every member knows, by [`ledger::COMMANDS_VERSION`]; a newer one is
     /// not proposed.
     pub fn speaks(&self) -> u32 {
-        let (members, _) = self.members();
-        let spoken = members.values().map(|member| member.facts.speaks);
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.nodes();
+        let spoken = members.map(|(_, member)| member.facts.speaks);
         // Whoever is no member yet proposes nothing.
-        spoken.min().unwrap_or(1)
+        spoken.min().unwrap_or(ledger::COMMANDS_VERSION)
     }
 
     /// Asks the machine at an address (`host:port`) who it is, so that it may be added.
@@ -560,7 +596,7 @@ impl Group {
             task.abort();
         }
         if let Some(network) = network {
-            network.close();
+            network.close().await;
         }
         raft.shutdown().await.map_err(io::Error::other)?;
         drop((raft, state, checkpointing));

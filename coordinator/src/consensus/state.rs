@@ -139,7 +139,7 @@ fn apply(store: &mut Store, entry: &LogEntry) -> Answer {
         EntryPayload::Normal(_) | EntryPayload::Blank => None,
     };
     let batch = match &entry.payload {
-        EntryPayload::Normal(batch) => &*batch.0,
+        EntryPayload::Normal(batch) => &*batch.proposals,
         EntryPayload::Membership(_) | EntryPayload::Blank => &[],
     };
     fail::point("entry due");

@@ -5,4 +5,5 @@
 mod group;
 mod members;
 mod network;
+mod relay;
 mod stores;

@@ -31,13 +31,24 @@ pub(super) type Members = Membership<u64, Member>;
 pub(super) type MembersAt = StoredMembership<Leader, u64, Member>;
 
 /// What one entry of the log carries: commands that are applied in one transaction. Shared, because
-/// an entry is at the same time on its way to the disk, to the ledger and to the other members.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Batch(pub(super) Arc<[Proposal]>);
+/// an entry is at the same time on its way to the disk, to the ledger and to the other members; and
+/// with its bytes, which are the same on all of these ways and need not be made for each.
+#[derive(Clone, PartialEq)]
+pub(super) struct Batch {
+    pub(super) proposals: Arc<[Proposal]>,
+    /// As [`super::form`] writes them.
+    pub(super) written: Arc<[u8]>,
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Batch").field(&self.proposals).finish()
+    }
+}
 
 impl fmt::Display for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} commands", self.0.len())
+        write!(f, "{} commands", self.proposals.len())
     }
 }
 

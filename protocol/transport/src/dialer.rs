@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::handshake::{self, HandshakeError};
 use crate::identity::{Identity, PeerName, Wanted};
-use crate::settings::{self, ANSWER_LIMIT, End};
+use crate::settings::{self, End};
 use crate::tls::{self, TlsError};
 
 /// Makes connections under one identity.
@@ -48,7 +48,7 @@ impl Dialer {
 
     /// Connects to a peer of those `wanted` in the identity's own cluster. `Ok` means that
     /// both sides have agreed. Takes at most [`HANDSHAKE_LIMIT`](settings::HANDSHAKE_LIMIT), and
-    /// [`ANSWER_LIMIT`] where nobody answers.
+    /// [`ANSWER_LIMIT`](settings::ANSWER_LIMIT) where nobody answers.
     ///
     /// Needs a tokio runtime around it. Each connection has a socket and so a port of its own: a
     /// reconnect does not inherit a stale entry of some firewall, or a broken one of several
@@ -74,9 +74,10 @@ impl Dialer {
 
         let (peer, quic) = handshake::within_limit(address, async {
             // An error here is told better by the handshake itself.
-            match timeout(ANSWER_LIMIT, connecting.handshake_data()).await {
+            let limit = settings::answer_limit(wanted);
+            match timeout(limit, connecting.handshake_data()).await {
                 Ok(_) => {}
-                Err(_) => return Err(HandshakeError::no_answer(address, ANSWER_LIMIT)),
+                Err(_) => return Err(HandshakeError::no_answer(address, limit)),
             }
             let quic = connecting
                 .await

@@ -32,6 +32,9 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(2);
 /// A connection without a word from the other side for this long is lost.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// [`ANSWER_LIMIT`] between control machines, which wait for each other.
+pub const CONTROL_ANSWER_LIMIT: Duration = Duration::from_secs(1);
+
 /// [`KEEP_ALIVE`] between control machines.
 pub const CONTROL_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
@@ -132,6 +135,13 @@ pub(crate) fn transport(end: End, wanted: Wanted) -> Arc<TransportConfig> {
         .send_window(u64::from(bounds.connection_window))
         .datagram_receive_buffer_size(None);
     Arc::new(config)
+}
+
+pub(crate) fn answer_limit(wanted: Wanted) -> Duration {
+    match wanted {
+        Wanted::Only(_) => ANSWER_LIMIT,
+        Wanted::Control => CONTROL_ANSWER_LIMIT,
+    }
 }
 
 /// What one kind of peers may use of the other side.

@@ -29,12 +29,15 @@ use super::super::types::{Member, SnapshotOf, Types, VoteCast};
 use super::Network;
 use super::link::{AskError, Line, Link};
 use super::transfer::{self, SendSnapshotError};
-use super::wire::{self, Answer, Ask, Ballot, Opening};
+use super::wire::{self, Answer, Appended, Ask, Ballot, Opening};
 
 /// Messages on their way that have no answer yet, and the bytes of their entries. One more is sent
 /// where there is none on its way, however large it is.
 const MESSAGES_UNDER_WAY_MAX: usize = 32;
 const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
+
+/// Bytes of the entries of one message, where it has more than one entry.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// How long the oldest message may be without an answer. A disk may take seconds; sending all of it
 /// again would not make it faster.
@@ -226,9 +229,16 @@ struct LogStream {
     /// What is being written, and how much of it is.
     writing: Vec<u8>,
     written: usize,
-    /// Of each request without an answer: its bytes, and since when it waits.
-    under_way: VecDeque<(usize, Instant)>,
+    /// Messages without an answer.
+    under_way: VecDeque<UnderWay>,
     bytes: usize,
+}
+
+struct UnderWay {
+    bytes: usize,
+    since: Instant,
+    /// The last message of its request: to the ones before openraft expects no answer.
+    last: bool,
 }
 
 impl<S> Session<S>
@@ -262,20 +272,21 @@ where
                 under_way,
                 bytes,
             } = log;
-            let oldest = under_way.front().map(|(_, since)| *since);
+            let oldest = under_way.front().map(|it| it.since);
             let late = oldest.map_or_else(Instant::now, |since| since + ANSWER_LIMIT);
             tokio::select! {
                 biased;
                 heard = receiver.receive(), if oldest.is_some() => {
                     let answer = heard?.ok_or(SessionError::Ended)?;
-                    if let Some((length, _)) = under_way.pop_front() {
-                        *bytes -= length;
+                    let answered = under_way.pop_front();
+                    *bytes -= answered.as_ref().map_or(0, |it| it.bytes);
+                    match answer {
+                        Answer::Appended(Appended::Matched { .. })
+                            if answered.is_some_and(|it| !it.last) => {}
+                        Answer::Appended(appended) => return Ok(Some(appended.read())),
+                        Answer::Failed { what } => return Err(AskError::Failed { what }.into()),
+                        _ => return Err(AskError::Other.into()),
                     }
-                    return match answer {
-                        Answer::Appended(appended) => Ok(Some(appended.read())),
-                        Answer::Failed { what } => Err(AskError::Failed { what }.into()),
-                        _ => Err(AskError::Other.into()),
-                    };
                 }
                 wrote = sender.write(&writing[*written..]), if *written < writing.len() => {
                     *written += wrote?;
@@ -297,7 +308,7 @@ async fn beat(
     request: &AppendEntriesRequest<Types>,
     limit: Duration,
 ) -> Result<StreamAppendResult<Types>, SessionError> {
-    let (append, _) = wire::write_append(request);
+    let append = wire::write_beat(request);
     match line.ask(Ask::Beat(append), limit).await? {
         Answer::Appended(appended) => Ok(appended.read()),
         _ => Err(AskError::Other.into()),
@@ -338,13 +349,24 @@ impl LogStream {
     }
 
     fn put(&mut self, request: &AppendEntriesRequest<Types>) -> Result<(), SendError> {
-        let (append, entries) = wire::write_append(request);
-        self.writing = encode_frame(&append)?;
-        self.writing.extend_from_slice(&entries);
+        self.writing.clear();
         self.written = 0;
-        self.bytes += self.writing.len();
-        let length = self.writing.len();
-        self.under_way.push_back((length, Instant::now()));
+        let since = Instant::now();
+        for (append, entries) in wire::write_appends(request, MESSAGE_BYTES_MAX) {
+            let frame = encode_frame(&append)?;
+            self.writing.extend_from_slice(&frame);
+            self.writing.extend_from_slice(&entries);
+            let bytes = frame.len() + entries.len();
+            self.bytes += bytes;
+            self.under_way.push_back(UnderWay {
+                bytes,
+                since,
+                last: false,
+            });
+        }
+        if let Some(last) = self.under_way.back_mut() {
+            last.last = true;
+        }
         Ok(())
     }
 }

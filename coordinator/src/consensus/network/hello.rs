@@ -13,7 +13,7 @@ use super::wire::{FORM, Hello, Knows};
 
 /// Why another control machine is not spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(super) enum Refusal {
     #[error(
         "the certificate of {name} states no number of a node: issue it again with `matins ca issue --role {} --name {} --node N`, where N is its number in the group",
         .name.role, .name.name
@@ -149,4 +149,187 @@ pub(super) fn judge(
         facts,
         knows_us: hello.knows_you,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::WallMs;
+
+    use super::super::wire::Clock;
+    use super::*;
+
+    const OWN: u64 = 1;
+    const STORE: &str = "000000000000000000000000000000aa";
+    const OTHER_STORE: &str = "000000000000000000000000000000bb";
+
+    struct Case {
+        what: &'static str,
+        certified: Option<u64>,
+        said: u64,
+        form: u32,
+        store: &'static str,
+        knows_you: Knows,
+        known: Option<&'static str>,
+        member: bool,
+        expected: Option<u64>,
+        refused: Option<&'static str>,
+    }
+
+    /// Node 2, that is a member and knows this one.
+    const GOOD: Case = Case {
+        what: "a member",
+        certified: Some(2),
+        said: 2,
+        form: FORM,
+        store: STORE,
+        knows_you: Knows::You,
+        known: Some(STORE),
+        member: true,
+        expected: None,
+        refused: None,
+    };
+
+    fn check(case: &Case) {
+        let name = "c2.coordinator.prod.matins".parse().unwrap();
+        let hello = Hello {
+            form: case.form,
+            node: case.said,
+            store: case.store.to_owned(),
+            knows_you: case.knows_you,
+            facts: Facts {
+                name: "somebody".to_owned(),
+                ..Facts::default()
+            },
+            clock: Clock {
+                wall: WallMs(0),
+                steady: true,
+            },
+        };
+        let known = case.known.map(|store| Member {
+            store: store.parse().unwrap(),
+            facts: Facts {
+                name: "c2-of-old".to_owned(),
+                ..Facts::default()
+            },
+        });
+        let judged = judge(
+            &name,
+            case.certified,
+            &hello,
+            &Judge {
+                own_node: OWN,
+                known: known.as_ref(),
+                member: case.member,
+                expected: case.expected,
+            },
+        );
+        match (judged, case.refused) {
+            (Ok(met), None) => {
+                assert_eq!(met.node, 2, "{}", case.what);
+                assert_eq!(
+                    met.facts.name, "c2",
+                    "{}: the certificate counts",
+                    case.what
+                );
+            }
+            (Err(refusal), Some(words)) => {
+                let said = refusal.to_string();
+                assert!(said.contains(words), "{}: {said}", case.what);
+            }
+            (judged, _) => panic!("{}: {judged:?}", case.what),
+        }
+    }
+
+    #[test]
+    fn who_does_not_belong_is_told_why_and_what_to_do() {
+        for case in [
+            GOOD,
+            Case {
+                what: "a newcomer, to a member",
+                knows_you: Knows::Nobody,
+                known: None,
+                ..GOOD
+            },
+            Case {
+                what: "a member, to a newcomer",
+                known: None,
+                member: false,
+                knows_you: Knows::Others,
+                ..GOOD
+            },
+            Case {
+                what: "a member that this one has not heard of yet",
+                known: None,
+                ..GOOD
+            },
+            Case {
+                what: "the node that was dialed",
+                expected: Some(2),
+                ..GOOD
+            },
+            Case {
+                what: "a certificate without a number",
+                certified: None,
+                refused: Some(
+                    "issue it again with `matins ca issue --role coordinator --name c2 --node N`",
+                ),
+                ..GOOD
+            },
+            Case {
+                what: "another form",
+                form: FORM + 1,
+                refused: Some("upgrade one version at a time"),
+                ..GOOD
+            },
+            Case {
+                what: "the data directory of another node",
+                said: 3,
+                refused: Some("says that it is node 3, and its certificate says node 2"),
+                ..GOOD
+            },
+            Case {
+                what: "this machine's own number",
+                certified: Some(OWN),
+                said: OWN,
+                refused: Some("a number is given to one machine only"),
+                ..GOOD
+            },
+            Case {
+                what: "another node at the address",
+                expected: Some(3),
+                refused: Some("the address of node 3 is answered by c2.coordinator.prod.matins"),
+                ..GOOD
+            },
+            Case {
+                what: "a number given twice, or a disk that was wiped",
+                store: OTHER_STORE,
+                refused: Some(
+                    "the group knows node 2 as c2-of-old with the store 000000000000000000000000000000aa",
+                ),
+                ..GOOD
+            },
+            Case {
+                what: "a wiped disk, which knows nobody",
+                store: OTHER_STORE,
+                knows_you: Knows::Nobody,
+                refused: Some("a certificate with a new number"),
+                ..GOOD
+            },
+            Case {
+                what: "another group",
+                known: None,
+                knows_you: Knows::Others,
+                refused: Some("is of another group"),
+                ..GOOD
+            },
+            Case {
+                what: "no store",
+                store: "x",
+                refused: Some("which is none"),
+                ..GOOD
+            },
+        ] {
+            check(&case);
+        }
+    }
 }

@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use transport::{
-    ConnectError, Connection, ControlReceiver, ControlSender, Dialer, ReceiveError, SendError,
-    StreamError, Wanted,
+    CertificateProblem, ConnectError, Connection, ControlReceiver, ControlSender, Dialer,
+    HandshakeError, ReceiveError, SendError, StreamError, Wanted,
 };
 
 use super::hello::{self, Met, Refusal};
@@ -37,6 +37,9 @@ const ASKED_MAX: usize = 256;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_millis(800);
 
+/// How long a try is left alone, even where the member is heard meanwhile.
+const TRY_AT_LEAST: Duration = Duration::from_millis(200);
+
 /// Why a member is not connected to.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
@@ -51,6 +54,13 @@ pub(super) enum LinkError {
     },
     #[error("its address {address} stands for no machine")]
     NoMachine { address: String },
+    #[error(
+        "connecting to it at {address}; where it is a control machine of this cluster, its certificate is older than its number: issue it again with `matins ca issue --node N`"
+    )]
+    NotControl {
+        address: String,
+        source: ConnectError,
+    },
     #[error("connecting to it at {address}")]
     Connect {
         address: String,
@@ -80,14 +90,17 @@ pub(super) enum LinkError {
 #[derive(Clone)]
 pub(super) struct Link {
     line: watch::Receiver<Option<Arc<Line>>>,
-    _keeper: Arc<Keeper>,
+    keeper: Arc<Keeper>,
 }
 
-struct Keeper(AbortHandle);
+struct Keeper {
+    task: AbortHandle,
+    hurry: Arc<Notify>,
+}
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -95,10 +108,33 @@ impl Link {
     /// Keeps connecting to a member, for as long as somebody holds the link.
     pub(super) fn keep(node: u64, table: &Arc<Table>, dialer: Option<&Dialer>) -> Link {
         let (say, line) = watch::channel(None);
-        let keeping = keep(node, Arc::clone(table), dialer.cloned(), say);
+        let hurry = Arc::new(Notify::new());
+        let keeping = keep(
+            node,
+            Arc::clone(table),
+            dialer.cloned(),
+            say,
+            Arc::clone(&hurry),
+        );
+        let task = tokio::spawn(keeping).abort_handle();
         Link {
             line,
-            _keeper: Arc::new(Keeper(tokio::spawn(keeping).abort_handle())),
+            keeper: Arc::new(Keeper { task, hurry }),
+        }
+    }
+
+    /// The member has just been heard: where it is not connected to, that is tried at once.
+    pub(super) fn hurry(&self) {
+        if self.line.borrow().is_none() {
+            self.keeper.hurry.notify_one();
+        }
+    }
+
+    /// Ends the connection with a word, and makes no other.
+    pub(super) fn close(&self, why: &str) {
+        self.keeper.task.abort();
+        if let Some(line) = &*self.line.borrow() {
+            line.connection.close(why);
         }
     }
 
@@ -116,10 +152,16 @@ async fn keep(
     table: Arc<Table>,
     dialer: Option<Dialer>,
     say: watch::Sender<Option<Arc<Line>>>,
+    hurry: Arc<Notify>,
 ) {
     let mut pause = PAUSE_FIRST;
     loop {
-        let error = match connect(node, &table, dialer.as_ref()).await {
+        let connected = tokio::select! {
+            connected = connect(node, &table, dialer.as_ref()) => connected,
+            // What was sent while it was away would be sent again later and later.
+            () = heard_again(&hurry) => continue,
+        };
+        let error = match connected {
             Ok((line, carrier)) => {
                 pause = PAUSE_FIRST;
                 table.connected(node);
@@ -134,9 +176,17 @@ async fn keep(
         if table.trouble(node, &error) {
             tracing::warn!(node, error, "a member is not connected to");
         }
-        sleep(jittered(pause)).await;
-        pause = (pause * 2).min(PAUSE_LAST);
+        tokio::select! {
+            () = sleep(jittered(pause)) => pause = (pause * 2).min(PAUSE_LAST),
+            () = hurry.notified() => pause = PAUSE_FIRST,
+        }
     }
+}
+
+/// The member has been heard, and this try has had its time.
+async fn heard_again(hurry: &Notify) {
+    sleep(TRY_AT_LEAST).await;
+    hurry.notified().await;
 }
 
 /// Between half of it and all of it, so that members that lost each other at once do not all dial at
@@ -168,9 +218,15 @@ pub(super) async fn dial(
 ) -> Result<(Met, Connection, (ControlSender, ControlReceiver)), LinkError> {
     let resolved = resolve(address).await?;
     let connected = dialer.connect(resolved, Wanted::Control).await;
-    let (name, connection) = connected.map_err(|source| LinkError::Connect {
-        address: address.to_owned(),
-        source,
+    let (name, connection) = connected.map_err(|source| {
+        let address = address.to_owned();
+        match source {
+            ConnectError::Handshake(HandshakeError::PeerCertificate {
+                problem: CertificateProblem::WrongName,
+                ..
+            }) => LinkError::NotControl { address, source },
+            source => LinkError::Connect { address, source },
+        }
     })?;
     let greeted = timeout(HELLO_LIMIT, greet(table, address, expected, &connection));
     let (hello, streams) = greeted.await.map_err(|_| LinkError::Silent {

@@ -43,8 +43,10 @@ use serve::Answers;
 use table::Table;
 
 pub use clocks::PeerClock;
-pub use hello::Refusal;
 pub use table::{Peer, Stranger};
+
+/// What a member says when it goes.
+const GOODBYE: &str = "this member stops";
 
 /// How often the leader looks whether the membership is out of date, beside when somebody has said
 /// something new.
@@ -106,7 +108,15 @@ impl MeetError {
 #[derive(Clone)]
 pub(super) struct Network {
     table: Arc<Table>,
-    dialer: Option<Dialer>,
+    /// None where this machine can only be alone.
+    ends: Option<Ends>,
+}
+
+/// The side that dials, and the side that is dialed.
+#[derive(Clone)]
+struct Ends {
+    dialer: Dialer,
+    listener: Arc<Listener>,
 }
 
 impl Network {
@@ -115,11 +125,10 @@ impl Network {
         node: u64,
         facts: Facts,
         peers: Option<&PeersAt>,
-    ) -> Result<(Network, Option<Listener>), NetworkError> {
+    ) -> Result<Network, NetworkError> {
         let table = Table::new(node, facts);
         let Some(PeersAt { identity, bind }) = peers else {
-            let dialer = None;
-            return Ok((Network { table, dialer }, None));
+            return Ok(Network { table, ends: None });
         };
         let name = || identity.name().to_string();
         match identity.node() {
@@ -134,9 +143,11 @@ impl Network {
             }
             None => return Err(NetworkError::NoNode { name: name() }),
         }
-        let listener = Listener::bind(*bind, identity, Wanted::Control)?;
-        let dialer = Some(Dialer::new(identity)?);
-        Ok((Network { table, dialer }, Some(listener)))
+        let ends = Some(Ends {
+            listener: Arc::new(Listener::bind(*bind, identity, Wanted::Control)?),
+            dialer: Dialer::new(identity)?,
+        });
+        Ok(Network { table, ends })
     }
 
     /// The files are open, and of this store.
@@ -150,15 +161,15 @@ impl Network {
     }
 
     fn link(&self, node: u64) -> Link {
+        let dialer = self.ends.as_ref().map(|ends| &ends.dialer);
         self.table
-            .link(node, || Link::keep(node, &self.table, self.dialer.as_ref()))
+            .link(node, || Link::keep(node, &self.table, dialer))
     }
 
     /// Begins to answer, to follow who the members are, and to keep what they say of themselves in
     /// the membership.
     pub(super) fn serve(
         &self,
-        listener: Option<Listener>,
         raft: &Raft<Types, State>,
         snapshots: &Snapshots,
         leadership: watch::Receiver<Leadership>,
@@ -166,14 +177,15 @@ impl Network {
         let followed = tokio::spawn(follow_members(self.clone(), raft.clone()));
         let kept = tokio::spawn(keep_true(self.table.clone(), raft.clone(), leadership));
         let mut tasks = vec![followed.abort_handle(), kept.abort_handle()];
-        if let Some(listener) = listener {
+        if let Some(ends) = &self.ends {
             let answers = Answers {
                 table: Arc::clone(&self.table),
                 raft: raft.clone(),
                 snapshots: snapshots.clone(),
                 arriving: Arc::new(Semaphore::new(1)),
             };
-            tasks.push(tokio::spawn(serve::listen(listener, answers)).abort_handle());
+            let listening = serve::listen(Arc::clone(&ends.listener), answers);
+            tasks.push(tokio::spawn(listening).abort_handle());
         }
         tasks
     }
@@ -184,10 +196,10 @@ impl Network {
             address: address.to_owned(),
             why,
         };
-        let Some(dialer) = &self.dialer else {
+        let Some(ends) = &self.ends else {
             return Err(MeetError::no_network(address));
         };
-        let dialed = link::dial(&self.table, dialer, address, None).await;
+        let dialed = link::dial(&self.table, &ends.dialer, address, None).await;
         let (met, connection, _streams) =
             dialed.map_err(|error| refused(crate::exit::causes(&error)))?;
         connection.close("that was all");
@@ -220,9 +232,12 @@ impl Network {
         self.table.strangers()
     }
 
-    /// Gives up the connections to everybody.
-    pub(super) fn close(&self) {
-        self.table.close();
+    /// Gives up the connections to everybody, and says so.
+    pub(super) async fn close(&self) {
+        self.table.close(GOODBYE);
+        if let Some(ends) = &self.ends {
+            ends.listener.shutdown(GOODBYE).await;
+        }
     }
 }
 

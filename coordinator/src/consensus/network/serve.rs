@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use transport::{
-    BulkReceiver, BulkSender, Connection, ControlReceiver, ControlSender, Incoming, Listener,
-    ReceiveError, SendError, StreamError,
+    BulkReceiver, BulkSender, Connection, ControlReceiver, ControlSender, HandshakeError, Incoming,
+    Listener, ReceiveError, SendError, StreamError,
 };
 
 use super::super::snapshots::Snapshots;
@@ -58,7 +58,7 @@ pub(super) struct Answers {
 }
 
 /// Serves whoever may be served, until it is dropped.
-pub(super) async fn listen(listener: Listener, answers: Answers) {
+pub(super) async fn listen(listener: Arc<Listener>, answers: Answers) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut serving = JoinSet::new();
     while let Some(incoming) = listener.accept().await {
@@ -105,6 +105,11 @@ async fn serve(incoming: Incoming, answers: Answers) {
     let address = incoming.remote_address();
     let (name, connection) = match incoming.handshake().await {
         Ok(met) => met,
+        // It gave up, or somebody else's packets came here.
+        Err(error @ (HandshakeError::Lost { .. } | HandshakeError::NoAnswer { .. })) => {
+            tracing::debug!(%address, error = causes(&error), "a handshake broke off");
+            return;
+        }
         Err(error) => {
             turn_away(&answers.table, address.ip().to_string(), &causes(&error));
             return;

@@ -164,9 +164,12 @@ impl Table {
     /// A machine was found to be a member, or to become one.
     pub(super) fn met(&self, met: &Met) {
         let mut inner = self.inner();
-        let peer = &mut inner.peers.entry(met.node).or_default().peer;
-        peer.heard = Some(read_now().boot);
-        peer.facts = Some(met.facts.clone());
+        let known = inner.peers.entry(met.node).or_default();
+        known.peer.heard = Some(read_now().boot);
+        known.peer.facts = Some(met.facts.clone());
+        if let Some(link) = &known.link {
+            link.hurry();
+        }
         drop(inner);
         self.news.send_replace(());
     }
@@ -237,8 +240,11 @@ impl Table {
     }
 
     /// Gives up the links to everybody.
-    pub(super) fn close(&self) {
-        self.inner().peers.clear();
+    pub(super) fn close(&self, why: &str) {
+        let peers = std::mem::take(&mut self.inner().peers);
+        for link in peers.into_values().filter_map(|known| known.link) {
+            link.close(why);
+        }
     }
 
     pub(super) fn peers(&self) -> BTreeMap<u64, Peer> {

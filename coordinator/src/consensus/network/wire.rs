@@ -204,22 +204,43 @@ pub(super) fn announced(at: At) -> Position {
     position(&id(at))
 }
 
-/// Writes what announces the entries of a request, and their bytes.
-pub(super) fn write_append(request: &AppendEntriesRequest<Types>) -> (Append, Vec<u8>) {
-    let mut bytes = Vec::new();
-    let mut entries = Vec::with_capacity(request.entries.len());
-    for entry in &request.entries {
-        let payload = form::write_payload(&entry.payload);
-        entries.push((at(&entry.log_id), payload.len() as u64));
-        bytes.extend_from_slice(&payload);
-    }
-    let append = Append {
+/// Writes a request without entries.
+pub(super) fn write_beat(request: &AppendEntriesRequest<Types>) -> Append {
+    Append {
         vote: cast(&request.vote),
         prev: request.prev_log_id.as_ref().map(at),
         commit: request.leader_commit.as_ref().map(at),
-        entries,
-    };
-    (append, bytes)
+        entries: Vec::new(),
+    }
+}
+
+/// Writes a request as messages of so many bytes of entries, or one entry, each: what announces the
+/// entries, and the entries. There is one message at least.
+pub(super) fn write_appends(
+    request: &AppendEntriesRequest<Types>,
+    bytes_max: usize,
+) -> Vec<(Append, Vec<u8>)> {
+    let mut messages = Vec::new();
+    let mut append = write_beat(request);
+    let mut bytes = Vec::new();
+    for entry in &request.entries {
+        let payload = form::write_payload(&entry.payload);
+        if !append.entries.is_empty() && bytes.len() + payload.len() > bytes_max {
+            let next = Append {
+                prev: append.entries.last().map(|(at, _)| *at),
+                entries: Vec::new(),
+                ..append
+            };
+            let full = std::mem::replace(&mut append, next);
+            messages.push((full, std::mem::take(&mut bytes)));
+        }
+        append
+            .entries
+            .push((at(&entry.log_id), payload.len() as u64));
+        bytes.extend_from_slice(&payload);
+    }
+    messages.push((append, bytes));
+    messages
 }
 
 impl Append {

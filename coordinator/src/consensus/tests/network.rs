@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use openraft::async_runtime::watch::WatchReceiver as _;
 use protocol::{DurationMs, WallMs};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -13,11 +16,14 @@ use transport::{Identity, Role};
 
 use super::super::{Begin, Facts, Group, GroupOptions, PeersAt, ProposeError, Timers};
 use super::group::{LIMIT, batch, content, epoch, leads, propose};
+use super::relay::{Cable, Relay};
 
 /// An authority, the data directories of some machines, and the groups that run on them.
 pub(super) struct House {
     directory: TempDir,
     addresses: BTreeMap<u64, SocketAddr>,
+    /// In front of members that are to be reached through one.
+    relays: BTreeMap<u64, Relay>,
     pub(super) groups: BTreeMap<u64, Group>,
     pub(super) timers: Timers,
 }
@@ -44,6 +50,7 @@ impl House {
         House {
             directory,
             addresses: BTreeMap::new(),
+            relays: BTreeMap::new(),
             groups: BTreeMap::new(),
             timers: PATIENT,
         }
@@ -82,6 +89,22 @@ impl House {
         })
     }
 
+    /// Has a node be reached by a cable that can be cut, from its next start on.
+    async fn lay_cable(&mut self, node: u64) {
+        let address = self.address(node);
+        self.relays.insert(node, Relay::to(address).await);
+    }
+
+    fn cable(&self, node: u64) -> &Cable {
+        &self.relays[&node].cable
+    }
+
+    fn reached_at(&mut self, node: u64) -> String {
+        let address = self.address(node);
+        let relay = self.relays.get(&node);
+        relay.map_or(address, |relay| relay.address).to_string()
+    }
+
     pub(super) fn options(&mut self, node: u64, begin: Begin) -> GroupOptions {
         let address = self.address(node);
         let name = format!("c{node}");
@@ -94,7 +117,7 @@ impl House {
             } else {
                 Role::Coordinator
             },
-            peers: address.to_string(),
+            peers: self.reached_at(node),
             agents: format!("{name}.example:7411"),
             api: format!("https://{name}.example:7412"),
             speaks: ledger::COMMANDS_VERSION,
@@ -119,7 +142,7 @@ impl House {
 
     /// Asks who is at a node's address, and makes it a voter.
     pub(super) async fn add(&mut self, to: u64, node: u64) {
-        let address = self.address(node).to_string();
+        let address = self.reached_at(node);
         let leader = &self.groups[&to];
         let candidate = leader.meet(&address).await.unwrap();
         assert_eq!(candidate.node, node);
@@ -131,8 +154,16 @@ impl House {
 
     /// Three voters, of which the first leads.
     pub(super) async fn of_three(timers: Timers) -> House {
+        House::of_three_by(timers, &[]).await
+    }
+
+    /// The same, where some are reached by cables.
+    async fn of_three_by(timers: Timers, cables: &[u64]) -> House {
         let mut house = House::new();
         house.timers = timers;
+        for node in cables {
+            house.lay_cable(*node).await;
+        }
         house.start(1, Begin::Alone).await;
         leads(&house.groups[&1]).await;
         assert_eq!(propose(&house.groups[&1]).await, 2);
@@ -225,5 +256,314 @@ async fn members_elect_replicate_hand_over_and_fail_over() {
     assert_eq!(minted, 8);
     house.start(2, Begin::Join).await;
     house.agree(leader).await;
+    house.stop_all().await;
+}
+
+/// What a member says of itself is what all know of it, also after it has come back with other words
+/// and at another address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_membership_follows_what_members_say_of_themselves() {
+    let mut house = House::of_three(PATIENT).await;
+    house.stop(2).await;
+    house.addresses.remove(&2);
+    let mut options = house.options(2, Begin::Join);
+    options.own.api = "https://elsewhere.example:7412".to_owned();
+    let expected = options.own.clone();
+    house.groups.insert(2, Group::start(options).await.unwrap());
+    for group in house.groups.values() {
+        until("everybody knows where it is now", async || {
+            group.members().0[&2].facts == expected
+        })
+        .await;
+    }
+    // And the leader reaches it there.
+    until("it is connected to", async || {
+        let peers = house.groups[&1].peers();
+        peers[&2].connected.is_some() && peers[&2].trouble.is_none()
+    })
+    .await;
+    let (_, minted) = house.propose(&[1]).await;
+    assert_eq!(minted, 4);
+    house.agree(1).await;
+    house.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_knows_how_the_others_stand() {
+    let house = House::of_three(PATIENT).await;
+    propose(&house.groups[&1]).await;
+    let last = || {
+        house.groups[&1]
+            .raft
+            .metrics()
+            .borrow_watched()
+            .last_log_index
+    };
+    until(
+        "the leader knows how far the others are, and their clocks",
+        async || {
+            let peers = house.groups[&1].peers();
+            peers.len() == 2
+                && peers.values().all(|peer| {
+                    peer.connected.is_some()
+                        && peer.heard.is_some()
+                        && peer.matched == last()
+                        && peer.clock.is_some()
+                })
+        },
+    )
+    .await;
+    let peers = house.groups[&1].peers();
+    for (node, peer) in &peers {
+        let clock = peer.clock.unwrap();
+        // They share one.
+        assert!(clock.ahead.0.abs() <= clock.unsure.0, "{node}: {clock:?}");
+        assert!(clock.steady);
+        let facts = peer.facts.as_ref().unwrap();
+        assert_eq!(facts, &house.groups[node].members().0[node].facts);
+    }
+    assert!(
+        house.groups[&2]
+            .peers()
+            .values()
+            .all(|it| it.matched.is_none())
+    );
+    house.stop_all().await;
+}
+
+/// The disk is new and the certificate is old: it has forgotten for whom it voted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_disk_does_not_vote_under_its_old_number() {
+    let mut house = House::of_three(PATIENT).await;
+    house.stop(2).await;
+    std::fs::remove_dir_all(house.data(2)).unwrap();
+    house.start(2, Begin::Join).await;
+    until("the leader says why it does not speak to it", async || {
+        let trouble = house.groups[&1].peers()[&2].trouble.clone();
+        trouble.is_some_and(|it| it.contains("a certificate with a new number"))
+    })
+    .await;
+    let address = house.reached_at(2);
+    let error = house.groups[&1].meet(&address).await.unwrap_err();
+    assert!(
+        error.to_string().contains("the number was given twice"),
+        "{error}"
+    );
+
+    // Two voters are left: without one of them, nobody leads.
+    house.stop(1).await;
+    let alone = &house.groups[&3];
+    let lonely = tokio::time::sleep(PATIENT.election_max * 3);
+    let mut leadership = alone.leadership();
+    tokio::select! {
+        () = lonely => {}
+        _ = leadership.wait_for(|now| now.leads) => panic!("it was elected by a wiped disk"),
+    }
+    assert!(
+        house.groups[&2].members().0.is_empty(),
+        "nothing was said to it"
+    );
+    house.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_that_do_not_belong_are_not_spoken_to() {
+    let mut house = House::new();
+    house.start(1, Begin::Alone).await;
+    leads(&house.groups[&1]).await;
+
+    // A group of its own, in the same cluster.
+    house.start(4, Begin::Alone).await;
+    leads(&house.groups[&4]).await;
+    let address = house.reached_at(4);
+    let error = house.groups[&1]
+        .meet(&address)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("is of another group"), "{error}");
+    // Both sides say so.
+    until("the other one noted it", async || {
+        let strangers = house.groups[&4].strangers();
+        strangers
+            .iter()
+            .any(|it| it.who == "c1.coordinator.prod.matins" && it.why.contains("another group"))
+    })
+    .await;
+
+    // Another cluster, of which the authority is another.
+    let mut other = House::new();
+    other.start(1, Begin::Alone).await;
+    let address = other.reached_at(1);
+    let error = house.groups[&1]
+        .meet(&address)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("is not signed by an authority"), "{error}");
+
+    // Nobody there.
+    let address = house.reached_at(9);
+    let error = house.groups[&1]
+        .meet(&address)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no answer from"), "{error}");
+
+    // A certificate of another node than the data directory, and one of none.
+    let mut options = house.options(5, Begin::Join);
+    options.peers.as_mut().unwrap().identity = house.identity("c6", 6);
+    let error = Group::start(options).await.err().unwrap().to_string();
+    assert!(
+        error.contains("says node 6, and its data directory is node 5"),
+        "{error}"
+    );
+    let mut options = house.options(5, Begin::Join);
+    let out = house.directory.path().join("pki/bare");
+    let bare = Subject::new(Role::Witness, &"bare".parse().unwrap());
+    ca::issue(&house.directory.path().join("ca"), &bare, &out, validity()).unwrap();
+    options.peers.as_mut().unwrap().identity = Identity::load(&out).unwrap();
+    let error = Group::start(options).await.err().unwrap().to_string();
+    assert!(error.contains("`matins ca issue --node N`"), "{error}");
+    other.stop_all().await;
+    house.stop_all().await;
+}
+
+/// Two versions side by side: what the older member does not know is not proposed, until it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_a_member_does_not_know_is_refused() {
+    let mut house = House::new();
+    house.start(1, Begin::Alone).await;
+    leads(&house.groups[&1]).await;
+    assert_eq!(propose(&house.groups[&1]).await, 2);
+    let mut options = house.options(2, Begin::Join);
+    options.own.speaks = 0;
+    house.groups.insert(2, Group::start(options).await.unwrap());
+    house.add(1, 2).await;
+    assert_eq!(house.groups[&1].speaks(), 0);
+    let outcomes = house.groups[&1].propose(batch()).await.unwrap();
+    assert_eq!(outcomes.len(), 3);
+    for outcome in outcomes {
+        let refused = ledger::Refusal::NotKnownToAll {
+            needs: 1,
+            speaks: 0,
+        };
+        assert_eq!(outcome.result, Err(refused));
+    }
+    // Its program is exchanged.
+    house.stop(2).await;
+    house.start(2, Begin::Join).await;
+    until("it says what it knows", async || {
+        house.groups[&1].speaks() == 1
+    })
+    .await;
+    assert_eq!(propose(&house.groups[&1]).await, 4);
+    house.agree(1).await;
+    house.stop_all().await;
+}
+
+/// A member that takes packets slowly, or none, holds up neither the other one nor who leads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_behind_a_slow_cable_holds_up_nobody() {
+    let house = House::of_three_by(PATIENT, &[3]).await;
+    let term = house.groups[&1].leadership().borrow().term;
+    // A few hundred kilobytes a second at most, and far more to carry.
+    house.cable(3).slow_us.store(3_000, Ordering::Relaxed);
+    for _ in 0..20 {
+        let large: Arc<[ledger::Proposal]> = (0..300).flat_map(|_| batch().to_vec()).collect();
+        house.groups[&1].propose(large).await.unwrap();
+    }
+    let behind = || {
+        let peers = house.groups[&1].peers();
+        (peers[&2].matched, peers[&3].matched)
+    };
+    assert!(
+        behind().0 > behind().1,
+        "{:?}: nothing was behind",
+        behind()
+    );
+    // Heartbeats and votes passed by the log.
+    let heard = house.groups[&1].peers()[&3].heard;
+    until("it is still heard", async || {
+        house.groups[&1].peers()[&3].heard > heard
+    })
+    .await;
+    assert_eq!(house.groups[&3].leadership().borrow().term, term);
+
+    // Nothing comes through at all, and then it does again.
+    house.cable(3).cut(true);
+    propose(&house.groups[&1]).await;
+    house.cable(3).slow_us.store(0, Ordering::Relaxed);
+    house.cable(3).cut(false);
+    house.agree(1).await;
+    assert_eq!(house.groups[&1].leadership().borrow().term, term);
+    house.stop_all().await;
+}
+
+/// The leader is heard and hears nothing: nobody would be elected while it is, so it must fall silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_hears_no_answers_does_not_lead_for_ever() {
+    let house = House::of_three_by(PATIENT, &[1, 2, 3]).await;
+    propose(&house.groups[&1]).await;
+    for node in [2, 3] {
+        house.cable(node).cut_back.store(true, Ordering::Relaxed);
+    }
+    assert!(
+        house.groups[&1]
+            .confirm(Duration::from_millis(300))
+            .await
+            .is_err()
+    );
+    // Among themselves they use the same cables; whoever is elected is so after these are mended.
+    until("the first is not followed any more", async || {
+        house.groups[&1]
+            .peers()
+            .values()
+            .all(|it| it.connected.is_none())
+    })
+    .await;
+    for node in [2, 3] {
+        house.cable(node).cut_back.store(false, Ordering::Relaxed);
+    }
+    let (leader, _) = house.propose(&[1, 2, 3]).await;
+    house.agree(leader).await;
+    house.stop_all().await;
+}
+
+/// It begins again, and what had arrived of it has done nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_that_is_cut_off_half_way_is_sent_again() {
+    let mut house = House::new();
+    house.lay_cable(2).await;
+    house.start(1, Begin::Alone).await;
+    leads(&house.groups[&1]).await;
+    for _ in 0..8 {
+        let large: Arc<[ledger::Proposal]> = (0..300).flat_map(|_| batch().to_vec()).collect();
+        house.groups[&1].propose(large).await.unwrap();
+    }
+    house.groups[&1].snapshot().await.unwrap();
+    house.start(2, Begin::Join).await;
+    house.cable(2).slow_us.store(1_000, Ordering::Relaxed);
+    let address = house.reached_at(2);
+    let candidate = house.groups[&1].meet(&address).await.unwrap();
+    let snapshots = house.data(2).join("snapshots");
+    let arrived = || -> u64 {
+        let files = std::fs::read_dir(&snapshots).unwrap().flatten();
+        // One that has just been removed has no bytes.
+        files.map(|it| it.metadata().map_or(0, |it| it.len())).sum()
+    };
+    let cutting = async {
+        until("some of it has arrived", async || arrived() > 200_000).await;
+        house.cable(2).cut(true);
+        until("it is given up, and takes up no room", async || arrived() == 0).await;
+        assert!(house.groups[&2].members().0.is_empty());
+        house.cable(2).slow_us.store(0, Ordering::Relaxed);
+        house.cable(2).cut(false);
+    };
+    let adding = house.groups[&1].add(2, candidate.member);
+    let (added, ()) = tokio::join!(adding, cutting);
+    added.unwrap();
+    house.agree(1).await;
     house.stop_all().await;
 }

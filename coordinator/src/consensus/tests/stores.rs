@@ -20,7 +20,7 @@ use super::super::snapshots::{KeepError, SnapshotFile, Snapshots};
 use super::super::spawn;
 use super::super::state::{State, Whole};
 use super::super::types::{
-    Batch, EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, VoteCast, position,
+    EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, VoteCast, position,
 };
 use super::group::LIMIT;
 
@@ -119,7 +119,10 @@ fn entry(index: u64, commands: usize) -> LogEntry {
         command,
     };
     let batch: Arc<[_]> = std::iter::repeat_n(proposal, commands).collect();
-    LogEntry::new(id(index), EntryPayload::Normal(Batch(batch)))
+    LogEntry::new(
+        id(index),
+        EntryPayload::Normal(super::super::form::cut(batch, usize::MAX).remove(0)),
+    )
 }
 
 async fn append(log: &mut LogStore, indexes: std::ops::Range<u64>, commands: usize) {
