@@ -556,7 +556,10 @@ async fn a_snapshot_that_is_cut_off_half_way_is_sent_again() {
     let cutting = async {
         until("some of it has arrived", async || arrived() > 200_000).await;
         house.cable(2).cut(true);
-        until("it is given up, and takes up no room", async || arrived() == 0).await;
+        until("it is given up, and takes up no room", async || {
+            arrived() == 0
+        })
+        .await;
         assert!(house.groups[&2].members().0.is_empty());
         house.cable(2).slow_us.store(0, Ordering::Relaxed);
         house.cable(2).cut(false);

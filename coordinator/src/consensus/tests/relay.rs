@@ -63,28 +63,19 @@ async fn relay(front: Arc<UdpSocket>, member: SocketAddr, cable: Arc<Cable>) {
             continue;
         };
         let known = ways.lock().unwrap().get(&from).cloned();
-        let way = match known {
-            Some(way) => way,
-            None => {
-                let way = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
-                way.connect(member).await.unwrap();
-                ways.lock().unwrap().insert(from, Arc::clone(&way));
-                let (front, cable, way_back) =
-                    (Arc::clone(&front), Arc::clone(&cable), Arc::clone(&way));
-                back.spawn(async move {
-                    let mut packet = vec![0; 65_536];
-                    loop {
-                        // A member that is not there is no end of the cable.
-                        let Ok(bytes) = way_back.recv(&mut packet).await else {
-                            continue;
-                        };
-                        if !cable.cut_back.load(Ordering::Relaxed) {
-                            let _ = front.send_to(&packet[..bytes], from).await;
-                        }
-                    }
-                });
-                way
-            }
+        let way = if let Some(way) = known {
+            way
+        } else {
+            let way = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+            way.connect(member).await.unwrap();
+            ways.lock().unwrap().insert(from, Arc::clone(&way));
+            back.spawn(carry_back(
+                Arc::clone(&way),
+                Arc::clone(&front),
+                from,
+                Arc::clone(&cable),
+            ));
+            way
         };
         let slow = cable.slow_us.load(Ordering::Relaxed);
         if slow > 0 {
@@ -92,6 +83,19 @@ async fn relay(front: Arc<UdpSocket>, member: SocketAddr, cable: Arc<Cable>) {
         }
         if !cable.cut_there.load(Ordering::Relaxed) {
             let _ = way.send(&packet[..bytes]).await;
+        }
+    }
+}
+
+async fn carry_back(way: Arc<UdpSocket>, front: Arc<UdpSocket>, to: SocketAddr, cable: Arc<Cable>) {
+    let mut packet = vec![0; 65_536];
+    loop {
+        // A member that is not there is no end of the cable.
+        let Ok(bytes) = way.recv(&mut packet).await else {
+            continue;
+        };
+        if !cable.cut_back.load(Ordering::Relaxed) {
+            let _ = front.send_to(&packet[..bytes], to).await;
         }
     }
 }
