@@ -285,9 +285,7 @@ impl ApiError {
             }
             Refusal::StaleEpoch { .. }
             | Refusal::LookedTooEarly { .. }
-            | Refusal::NotKnownToAll { .. } => {
-                ApiError::unavailable(what, why, remedy)
-            }
+            | Refusal::NotKnownToAll { .. } => ApiError::unavailable(what, why, remedy),
             _ => ApiError::refused(what, why, remedy),
         }
     }

@@ -54,7 +54,7 @@ use ledger::log::{LogError, LogFile, Position};
 use ledger::wal::CheckpointError;
 use ledger::{Outcome, Proposal, Refusal, Store, StoreError};
 use openraft::async_runtime::watch::WatchReceiver as _;
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::network::{NetSnapshot, RaftNetworkFactory};
 use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
@@ -387,21 +387,38 @@ impl Group {
     }
 
     /// Puts a batch into the log and waits for what becomes of it: an outcome for each command, in
-    /// order, as of one transaction. Batches are applied in the order in which they are proposed.
-    ///
-    /// A command that a member does not know is refused and not proposed. What is too large for one
-    /// entry becomes several.
+    /// order. Batches are applied in the order in which they are proposed, each as one transaction;
+    /// what is too large for one entry becomes several. A command that a member does not know is
+    /// refused, and not proposed.
     pub async fn propose(&self, batch: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
+        self.propose_what_all_know(None, batch).await
+    }
+
+    /// As [`Group::propose`], but only while this node leads in this term: who lost the lead and has
+    /// it again decided from a state that others have changed.
+    pub async fn propose_in(
+        &self,
+        term: u64,
+        batch: Arc<[Proposal]>,
+    ) -> Result<Vec<Outcome>, ProposeError> {
+        self.propose_what_all_know(Some(term), batch).await
+    }
+
+    async fn propose_what_all_know(
+        &self,
+        term: Option<u64>,
+        batch: Arc<[Proposal]>,
+    ) -> Result<Vec<Outcome>, ProposeError> {
         let speaks = self.speaks();
         let known = |proposal: &Proposal| proposal.command.version() <= speaks;
         if batch.iter().all(known) {
-            return self.write(batch).await;
+            return self.write(term, batch).await;
         }
         let heard: Arc<[Proposal]> = batch.iter().filter(|it| known(it)).cloned().collect();
         let written = if heard.is_empty() {
             Vec::new()
         } else {
-            self.write(heard).await?
+            self.write(term, heard).await?
         };
         let mut written = written.into_iter();
         let outcomes = batch.iter().filter_map(|proposal| {
@@ -417,36 +434,40 @@ impl Group {
         Ok(outcomes.collect())
     }
 
-    async fn write(&self, proposals: Arc<[Proposal]>) -> Result<Vec<Outcome>, ProposeError> {
+    async fn write(
+        &self,
+        term: Option<u64>,
+        proposals: Arc<[Proposal]>,
+    ) -> Result<Vec<Outcome>, ProposeError> {
         let batches = form::cut(proposals, ENTRY_BYTES_MAX);
         // In the order in which they are polled first, and all of them at once.
-        let written = batches.into_iter().map(|batch| self.write_entry(batch));
-        let outcomes = future::try_join_all(written).await?;
-        Ok(outcomes.into_iter().flatten().collect())
-    }
-
-    async fn write_entry(&self, batch: Batch) -> Result<Vec<Outcome>, ProposeError> {
-        match self.raft.client_write(batch).await {
-            Ok(written) => Ok(written.data.0),
-            Err(RaftError::APIError(error)) => Err(propose_error(&error)),
-            Err(RaftError::Fatal(_)) => Err(ProposeError::Stopped),
+        let written = batches.into_iter().map(|it| self.write_entry(term, it));
+        let written = future::join_all(written).await;
+        let refused = |it: &Result<_, _>| matches!(it, Err(ProposeError::NotLeading { .. }));
+        let of_nothing = written.iter().all(refused);
+        let mut outcomes = Vec::new();
+        for written in written {
+            outcomes.extend(written.map_err(|error| match error {
+                // Not of this part, but of the one before it.
+                ProposeError::NotLeading { .. } if !of_nothing => ProposeError::Unknown,
+                error => error,
+            })?);
         }
+        Ok(outcomes)
     }
 
-    /// As [`Group::propose`], but only while this node leads in this term: who lost the lead and has
-    /// it again decided from a state that others have changed.
-    pub async fn propose_in(
+    async fn write_entry(
         &self,
-        term: u64,
-        batch: Arc<[Proposal]>,
+        term: Option<u64>,
+        batch: Batch,
     ) -> Result<Vec<Outcome>, ProposeError> {
         let (responder, answered) = ProgressResponder::complete_only();
-        let written = self.raft.write(Batch(batch)).responder(responder);
-        let leader = Leader {
-            term,
-            node_id: self.node,
-        };
-        if written.with_leader(leader).await.is_err() {
+        let mut written = self.raft.write(batch).responder(responder);
+        if let Some(term) = term {
+            let node_id = self.node;
+            written = written.with_leader(Leader { term, node_id });
+        }
+        if written.await.is_err() {
             return Err(ProposeError::Stopped);
         }
         match answered.await {
