@@ -33,9 +33,11 @@
 //! | `restored` | how long nothing is granted after a restore |
 //! | `reminders` | when somebody who is asked is asked once more |
 //! | `requests` | what people ask for |
+//! | [`address`] | whether the address that people use may be on this machine |
 //! | `shards` | how many shards there are, where the manifest leaves it to be computed |
 
 mod acks;
+pub mod address;
 mod catalogue;
 mod certificates;
 pub mod clock;
