@@ -48,6 +48,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         // It stays small and has one thread: nothing is made ready before it.
         Command::Supervisor(options) => serve::supervisor(options),
+        Command::AddressKeeper(options) => serve::address_keeper(options),
         Command::Coordinator(options) => serve::coordinator(options),
         Command::Agent(Agent {
             about:

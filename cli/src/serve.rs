@@ -6,13 +6,13 @@ use std::path::Path;
 
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, gethostname, getppid};
+use nix::unistd::{Pid, Uid, User, gethostname, getppid};
 use protocol::AgentName;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use transport::Identity;
 
-use crate::args::{Child, Coordinator, RunAgent, Supervisor};
+use crate::args::{AddressKeeper, Child, Coordinator, RunAgent, Supervisor};
 use crate::failure::{Failure, chain};
 use crate::log_thread::LogThread;
 
@@ -100,6 +100,39 @@ pub(crate) fn supervisor(options: Supervisor) -> Result<(), Failure> {
         directory: options.dir,
     };
     agent::supervisor::run(options).map_err(|error| Failure::of_error(what, &error, REMEDY))
+}
+
+/// Small for the same reason: it is what may change the machine's addresses.
+pub(crate) fn address_keeper(options: AddressKeeper) -> Result<(), Failure> {
+    begin(&Child { parent_pid: None }, io::stderr)?;
+    let what = format!("keeping addresses on {}", options.interface);
+    let remedy = "correct that and start it again";
+    let failed = |error| Failure::of_error(&what, &error, remedy);
+    let Some(socket) = options.socket else {
+        return coordinator::address::remove(&options.interface, &options.addresses)
+            .map_err(failed);
+    };
+    let user = options.user.map(|user| find_user(&user)).transpose()?;
+    let options = coordinator::address::KeeperOptions {
+        interface: options.interface,
+        addresses: options.addresses,
+        socket,
+        user,
+    };
+    coordinator::address::keep(options).map_err(failed)
+}
+
+/// By name, or by number where nobody has such a name.
+fn find_user(name: &str) -> Result<Uid, Failure> {
+    let found = User::from_name(name).ok().flatten().map(|user| user.uid);
+    let number = || name.parse().map(Uid::from_raw).ok();
+    found.or_else(number).ok_or_else(|| {
+        Failure::bad_input(
+            "reading --user",
+            format!("this machine has no user `{name}`"),
+            "name the user that the coordinator runs as",
+        )
+    })
 }
 
 const REMEDY: &str = "correct that and start it again; what is in its directory stays good";

@@ -33,6 +33,11 @@ pub(crate) fn read_now() -> Now {
     }
 }
 
+/// The clock since boot alone, for what must be looked at right before it is acted on.
+pub(crate) fn read_boot() -> BootMs {
+    BootMs(read_ms(ClockId::CLOCK_BOOTTIME))
+}
+
 /// The kernel's id of this start of the machine.
 pub(crate) fn read_boot_id() -> io::Result<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;

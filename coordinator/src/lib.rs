@@ -20,6 +20,7 @@
 //! **Invariant:** nothing is retried on the log or the ledger. An error there ends the process with
 //! [`LEDGER_FAILED`], and the next start reads what is true.
 
+pub mod address;
 mod agents;
 mod api;
 mod clock;

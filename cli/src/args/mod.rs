@@ -126,6 +126,8 @@ pub(crate) enum Command {
     Agent(Agent),
     /// Run the supervisor of a host: the parent of every attempt
     Supervisor(Supervisor),
+    /// Keep the leader's address on this machine while its coordinator leads
+    AddressKeeper(AddressKeeper),
     /// Make the cluster's authority, and certificates by which its parts know each other
     #[command(subcommand)]
     Ca(Ca),

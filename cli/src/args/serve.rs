@@ -1,6 +1,6 @@
 //! The parts of Matins that stay, and what they need to know each other.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -139,6 +139,25 @@ pub(crate) struct Supervisor {
     pub(crate) dir: PathBuf,
     #[command(flatten)]
     pub(crate) child: Child,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AddressKeeper {
+    /// Interface that the addresses are put on
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: String,
+    /// An address that follows the leader, without a prefix; may be given more than once
+    #[arg(long = "address", value_name = "IP", required = true)]
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Where the coordinator connects: its --address-keeper
+    #[arg(long, value_name = "FILE", required_unless_present = "remove")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Whom the coordinator runs as; root is let in as well
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Remove the addresses, and end
+    #[arg(long, conflicts_with_all = ["socket", "user"])]
+    pub(crate) remove: bool,
 }
 
 /// How `matins dev` ties the life of its children to its own.
