@@ -152,9 +152,17 @@ mod tests {
         let [request, reply] = &frames[..] else {
             panic!("{frames:?}");
         };
-        let expected = "ffffffffffff 020000aabb01 0806 0001 0800 06 04 0001 \
-                        020000aabb01 0a4d0005 000000000000 0a4d0005";
-        assert_eq!(hex(&request[..42]), expected.replace(' ', ""));
+        let address = [10, 77, 0, 5];
+        let expected = [
+            &EVERYBODY[..],
+            &HARDWARE,
+            &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &HARDWARE,
+            &address,
+            &[0; 6],
+            &address,
+        ];
+        assert_eq!(request[..42], expected.concat());
         assert_eq!(request.len(), FRAME_BYTES_MIN);
         assert_eq!(reply[20..22], [0, 2]);
         assert_eq!(reply[32..38], EVERYBODY);
@@ -172,9 +180,5 @@ mod tests {
         assert_eq!(frame[21], 255);
         // With its sum in place, a right message sums to all ones, of which this is the complement.
         assert_eq!(checksum(address, ALL_NODES, &frame[54..]), 0);
-    }
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

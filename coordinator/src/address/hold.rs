@@ -131,9 +131,10 @@ fn tell(standing: &watch::Sender<Standing>, now: Standing) {
             return false;
         }
         if known.trouble != now.trouble {
-            match &now.trouble {
-                Some(trouble) => tracing::warn!(%trouble, "this machine cannot have the address"),
-                None => tracing::info!("this machine can have the address"),
+            if let Some(trouble) = &now.trouble {
+                tracing::warn!(%trouble, "this machine cannot have the address");
+            } else {
+                tracing::info!("this machine can have the address");
             }
         }
         *known = now;

@@ -122,14 +122,6 @@ struct Shell {
     turned_away: Option<Uid>,
 }
 
-/// What is ready.
-struct Ready {
-    signal: bool,
-    event: bool,
-    visitor: bool,
-    words: bool,
-}
-
 impl Shell {
     fn begin(options: KeeperOptions) -> Result<Shell, KeeperError> {
         let KeeperOptions {
@@ -191,27 +183,23 @@ impl Shell {
     fn run(&mut self) -> Result<(), KeeperError> {
         self.obey();
         loop {
-            let ready = self.wait()?;
+            self.wait()?;
             // Whatever else has happened, what is over is over first.
             self.core.handle_tick(read_boot());
             self.obey();
-            if ready.signal && self.is_told_to_stop()? {
+            if self.is_told_to_stop()? {
                 return Ok(());
             }
-            if ready.event {
-                self.look()?;
-            }
-            // What an old connection still has to say is not heard any more.
-            let replaced = ready.visitor && self.let_in();
-            if ready.words && !replaced {
-                self.hear();
-            }
+            self.look()?;
+            // Before the line is read: what an old one still has to say is not heard any more.
+            self.let_in();
+            self.hear();
             self.tell_if_changed();
         }
     }
 
-    /// Sleeps until something is ready or the core wants its tick.
-    fn wait(&mut self) -> Result<Ready, KeeperError> {
+    /// Sleeps until something is ready or the core wants its tick. Nothing that is read waits itself.
+    fn wait(&self) -> Result<(), KeeperError> {
         self.set_timer().map_err(kernel("setting a timer"))?;
         let mut polled = vec![
             PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
@@ -223,16 +211,9 @@ impl Shell {
             polled.push(PollFd::new(line.stream.as_fd(), PollFlags::POLLIN));
         }
         match poll(&mut polled, PollTimeout::NONE) {
-            Ok(_) | Err(nix::Error::EINTR) => {}
-            Err(errno) => return Err(kernel("waiting for what is ready")(errno)),
+            Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+            Err(errno) => Err(kernel("waiting for what is ready")(errno)),
         }
-        let is = |index: usize| polled.get(index).and_then(PollFd::any).unwrap_or(false);
-        Ok(Ready {
-            signal: is(0),
-            event: is(1),
-            visitor: is(2),
-            words: is(4),
-        })
     }
 
     fn set_timer(&self) -> nix::Result<()> {
@@ -244,7 +225,7 @@ impl Shell {
         self.timer.set(Expiration::OneShot(at), flags)
     }
 
-    fn is_told_to_stop(&mut self) -> Result<bool, KeeperError> {
+    fn is_told_to_stop(&self) -> Result<bool, KeeperError> {
         let signal = self.signals.read_signal();
         let signal = signal.map_err(kernel("reading a signal"))?;
         if signal.is_some() {
@@ -275,8 +256,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Takes whoever waits at the door; whether the line is another now.
-    fn let_in(&mut self) -> bool {
+    /// Takes whoever waits at the door. The newest is the one that is heard.
+    fn let_in(&mut self) {
         match self.door.accept() {
             Ok(Some(Visitor::Welcome(line))) => {
                 tracing::info!("a coordinator is connected");
@@ -284,7 +265,6 @@ impl Shell {
                 self.core.handle_release();
                 self.obey();
                 self.tell();
-                true
             }
             Ok(Some(Visitor::Stranger(uid))) => {
                 if self.turned_away.replace(uid) != Some(uid) {
@@ -293,13 +273,9 @@ impl Shell {
                         "a user who is not the coordinator's was turned away; --user names the right one"
                     );
                 }
-                false
             }
-            Ok(None) => false,
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be accepted");
-                false
-            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "a connection cannot be accepted"),
         }
     }
 
