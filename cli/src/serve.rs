@@ -42,6 +42,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
             warn: options.clock_warn,
             stop: options.clock_stop,
         },
+        address_keeper: options.address_keeper,
     };
     let ended = block_on(&what, coordinator::run(options));
     log.finish();

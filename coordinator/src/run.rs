@@ -17,6 +17,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 use transport::{Identity, IdentityError, ListenError, Listener, Role};
 
+use crate::address;
 use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
 use crate::clock::read_boot_id;
@@ -53,6 +54,8 @@ pub struct Options {
     pub node: String,
     /// How far from the fleet's clocks this machine's may be.
     pub clock: Thresholds,
+    /// Socket of the process that keeps the leader's address, where there is one.
+    pub address_keeper: Option<PathBuf>,
 }
 
 /// Why a coordinator did not start, or had to end.
@@ -136,13 +139,16 @@ pub async fn run_until(
 
     let roster = Arc::new(Roster::default());
     let certificate = identity.lifetime();
-    let threads = Threads::start(
+    let mut threads = Threads::start(
         member,
         &options.node,
         certificate,
         options.clock,
         Arc::clone(&roster),
     )?;
+    if let Some(keeper) = options.address_keeper {
+        threads.hold_address(keeper);
+    }
     let api = Api {
         engine: threads.engine.clone(),
         lead: threads.lead.clone(),
@@ -225,6 +231,7 @@ struct Threads {
     engine: Engine,
     lead: Lead,
     following: JoinHandle<()>,
+    address: Option<JoinHandle<()>>,
     metrics: Arc<Metrics>,
     scheduler: Thread,
     committer: Thread,
@@ -265,10 +272,19 @@ impl Threads {
             scheduler: Thread::start("scheduler", move || scheduler.run())?,
             lead: Lead::new(group, engine.clone()),
             following: tokio::spawn(lead::follow(Arc::clone(group), engine.clone(), about)),
+            address: None,
             engine,
             metrics,
             member,
         })
+    }
+
+    /// Has the leader's address on this machine whenever this coordinator reigns.
+    fn hold_address(&mut self, keeper: PathBuf) {
+        let group = self.member.group();
+        let timers = group.timers();
+        let follow = address::follow(keeper, Arc::downgrade(group), timers, self.engine.clone());
+        self.address = Some(tokio::spawn(follow));
     }
 
     /// Gives the lead to another, where there is one that can have it.
@@ -284,6 +300,7 @@ impl Threads {
     async fn died(&mut self) -> CoordinatorError {
         let name = tokio::select! {
             _ = &mut self.following => "lead",
+            () = ended(&mut self.address) => "address",
             _ = &mut self.scheduler.ended => self.scheduler.name,
             _ = &mut self.committer.ended => self.committer.name,
             _ = &mut self.member.thread.ended => self.member.thread.name,
@@ -300,11 +317,23 @@ impl Threads {
             let _ = self.following.await;
             let _ = self.scheduler.ended.await;
             let _ = self.committer.ended.await;
+            // It ends with the scheduler; what is served has ended before the address goes.
+            if let Some(address) = self.address {
+                let _ = address.await;
+            }
             self.member.stop().await;
         };
         if timeout(STOP_LIMIT, ended).await.is_err() {
             tracing::warn!("the ledger's last batch does not come back; going without it");
         }
+    }
+}
+
+async fn ended(task: &mut Option<JoinHandle<()>>) {
+    match task {
+        // An end is an end, by return or by panic.
+        Some(task) => drop(task.await),
+        None => std::future::pending().await,
     }
 }
 

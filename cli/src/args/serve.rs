@@ -54,6 +54,10 @@ pub(crate) struct Coordinator {
     /// Nothing fires while it differs by more than this
     #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "1s")]
     pub(crate) clock_stop: DurationMs,
+    /// Socket of the address keeper on this machine; without one no address follows
+    /// the leader
+    #[arg(long, value_name = "FILE")]
+    pub(crate) address_keeper: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) child: Child,
 }

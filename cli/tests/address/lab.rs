@@ -184,6 +184,30 @@ impl Lab {
         });
     }
 
+    /// A coordinator of its own without any right, that has its machine's keeper hold the address.
+    pub(crate) fn coordinate(&self, machine: &Machine) -> Running {
+        let at = |name: &str| self.directory.path().join(name);
+        let matins = env!("CARGO_BIN_EXE_matins");
+        if !at("identity").exists() {
+            let ca = ["ca", "create", "--cluster", "test", "--dir"];
+            finish(Command::new(matins).args(ca).arg(at("ca")));
+            let issue = ["ca", "issue", "--role", "coordinator", "--name", "c1"];
+            let mut command = Command::new(matins);
+            command.args(issue).arg("--dir").arg(at("ca"));
+            finish(command.arg("--out").arg(at("identity")));
+        }
+        let mut command = machine.net.command("setpriv");
+        command
+            .args(["--inh-caps=-all", "--bounding-set=-all", matins])
+            .args(["coordinator", "--data"])
+            .arg(at("data"))
+            .arg("--identity")
+            .arg(at("identity"))
+            .arg("--address-keeper")
+            .arg(&machine.socket);
+        begin(&mut command).0
+    }
+
     /// Has the client ask an address all the time.
     pub(crate) fn ask(&self, address: &str) -> Asking {
         let (running, lines) = begin(answers(&self.client).args(["ask", address]));

@@ -100,6 +100,34 @@ fn it_goes_with_whoever_held_it() {
     assert!(!machine.socket.exists());
 }
 
+/// Real coordinators, of one voter: what they are confirmed by is themselves.
+#[test]
+fn a_coordinator_that_hangs_or_dies_leaves_no_address() {
+    if !is_possible() {
+        return;
+    }
+    let lab = Lab::new(1);
+    let machine = &lab.machines[0];
+    let keeper = machine.keep();
+    let coordinator = lab.coordinate(machine);
+    wait_until_held(machine);
+    for stopped in [&[&coordinator][..], &[&keeper], &[&coordinator, &keeper]] {
+        stopped.iter().for_each(|s| s.signal(Signal::SIGSTOP));
+        wait_until_gone(machine);
+        stopped.iter().for_each(|s| s.signal(Signal::SIGCONT));
+        // It leads still, and a new round says so.
+        wait_until_held(machine);
+    }
+    coordinator.kill();
+    wait_until_gone(machine);
+
+    let mut coordinator = lab.coordinate(machine);
+    wait_until_held(machine);
+    coordinator.signal(Signal::SIGTERM);
+    assert!(coordinator.0.wait().unwrap().success());
+    wait_until_gone(machine);
+}
+
 /// A coordinator that stands still, then a keeper that does, with the coordinator's words unread.
 #[test]
 fn what_was_stopped_does_not_put_it_back() {

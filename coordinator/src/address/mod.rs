@@ -13,8 +13,10 @@ mod door;
 mod hold;
 mod interface;
 mod keep;
+mod leader;
 mod netlink;
 
 pub use coordinator_core::address::{Fault, Pace, Report, Standing, Trouble};
 pub use hold::{Hold, hold};
 pub use keep::{KeeperError, KeeperOptions, keep, remove};
+pub(crate) use leader::follow;

@@ -84,6 +84,7 @@ impl House {
             api_addr: any,
             node: "c1".to_owned(),
             clock: coordinator::Thresholds::default(),
+            address_keeper: None,
         }
     }
 

@@ -256,6 +256,7 @@ fn child_coordinator() {
         api_addr: "127.0.0.1:0".parse().unwrap(),
         node: "child".to_owned(),
         clock: coordinator::Thresholds::default(),
+        address_keeper: None,
     };
     run(coordinator::run(options)).unwrap();
 }

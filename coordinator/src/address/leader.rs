@@ -1,0 +1,79 @@
+//! What holding the address takes from the rest of a coordinator: its reigns, its quorum, and
+//! somebody who hands over.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use coordinator_core::address::{Pace, Standing, Trouble};
+use protocol::{DurationMs, Epoch};
+use tokio::sync::{mpsc, watch};
+
+use super::{Hold, hold};
+use crate::consensus::{Group, Timers};
+use crate::engine::{self, Engine, HandOverError};
+use crate::exit::causes;
+
+/// Has the keeper hold the address in every reign of this coordinator. Ends with its engine.
+pub(crate) async fn follow(socket: PathBuf, group: Weak<Group>, timers: Timers, engine: Engine) {
+    let (reign, reigns) = watch::channel(None);
+    let (hand_over, asked) = mpsc::channel(1);
+    // What is to be known of it is in the log so far.
+    let (standing, _stands) = watch::channel(Standing::default());
+    let holding = hold(Hold {
+        socket,
+        pace: pace(timers),
+        reign: reigns,
+        confirm: |limit| {
+            let group = group.upgrade();
+            async move {
+                match group {
+                    Some(group) => group.confirm(limit).await.is_ok(),
+                    None => false,
+                }
+            }
+        },
+        standing,
+        hand_over,
+    });
+    tokio::join!(
+        follow_reigns(engine.clone(), reign),
+        holding,
+        hand_over_when_asked(engine, asked)
+    );
+}
+
+fn pace(timers: Timers) -> Pace {
+    let millis =
+        |time: std::time::Duration| DurationMs(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    Pace::of(millis(timers.election_min), millis(timers.election_max))
+}
+
+async fn follow_reigns(engine: Engine, reign: watch::Sender<Option<Epoch>>) {
+    let mut post = engine.post();
+    loop {
+        let standing = post.borrow_and_update().standing;
+        let now = match standing {
+            engine::Standing::Reigning { epoch, .. } => Some(epoch),
+            // It leads until the other has everything, and perhaps on from there.
+            engine::Standing::Leaving => *reign.borrow(),
+            engine::Standing::Standby { .. } | engine::Standing::Beginning => None,
+        };
+        reign.send_replace(now);
+        if post.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn hand_over_when_asked(engine: Engine, mut asked: mpsc::Receiver<Trouble>) {
+    while let Some(trouble) = asked.recv().await {
+        match engine.hand_over(None).await {
+            Ok(to) => tracing::info!(to, %trouble, "the lead was given away for the address"),
+            Err(HandOverError::NotLeading) => {}
+            Err(error) => {
+                let error = causes(&error);
+                tracing::warn!(error, %trouble, "this coordinator leads on without its address");
+            }
+        }
+    }
+}
