@@ -2,7 +2,7 @@
 //! somebody who hands over.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use coordinator_core::address::{Pace, Standing, Trouble};
 use protocol::{DurationMs, Epoch};
