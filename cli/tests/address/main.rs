@@ -112,9 +112,13 @@ fn a_coordinator_that_hangs_or_dies_leaves_no_address() {
     let coordinator = lab.coordinate(machine);
     wait_until_held(machine);
     for stopped in [&[&coordinator][..], &[&keeper], &[&coordinator, &keeper]] {
-        stopped.iter().for_each(|s| s.signal(Signal::SIGSTOP));
+        for process in stopped {
+            process.signal(Signal::SIGSTOP);
+        }
         wait_until_gone(machine);
-        stopped.iter().for_each(|s| s.signal(Signal::SIGCONT));
+        for process in stopped {
+            process.signal(Signal::SIGCONT);
+        }
         // It leads still, and a new round says so.
         wait_until_held(machine);
     }
