@@ -2,7 +2,7 @@
 
 use std::{env, fs};
 
-use ledger::Bar;
+use ledger::{Bar, Command, Proposal};
 use protocol::Rules;
 
 use crate::invariants::{self, p4_nothing_precious};
@@ -86,9 +86,14 @@ fn begin(world: &mut World) -> Held {
     world.in_writing = world.rng.one_in(8);
     world.tick_late_ms = world.rng.pick(&[0, 0, 20, 150, 350]);
     let drift = world.rng.pick(&[0, 0, 300, -300]);
-    world.coordinator_clock.set_rates(world.now, drift, 0);
+    let now = world.now;
+    world.front_clock().set_rates(now, drift, 0);
     world.plan = Plan::Any;
     world.start_leader();
+    // Some sites have one coordinator.
+    if !world.rng.one_in(4) {
+        world.add_standby();
+    }
     for _ in 0..world.rng.between(1, 4) {
         let slots = world.rng.between(1, 8) as u32;
         let labels: &[&str] = if world.rng.one_in(2) { &["ssd"] } else { &[] };
@@ -136,6 +141,7 @@ struct Totals {
     hours: i64,
     events: u64,
     commands: usize,
+    reigns: usize,
     runs: usize,
     leases: usize,
     taken: usize,
@@ -154,6 +160,8 @@ impl Totals {
         self.hours = self.ms / 3_600_000;
         self.events += world.events_handled;
         self.commands += world.log.len();
+        let begins = |proposal: &&Proposal| matches!(proposal.command, Command::BecomeActive(_));
+        self.reigns += world.log.iter().filter(begins).count();
         self.runs += world.truth.runs.len();
         self.leases += world.truth.grants.len();
         self.taken += world

@@ -146,6 +146,10 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
 const A: usize = 0;
 const B: usize = 1;
 
+/// The machines of a pair of coordinators; the first leads where a scenario begins.
+const FIRST: usize = 0;
+const OTHER: usize = 1;
+
 const SECOND: i64 = 1_000;
 const MINUTE: i64 = 60_000;
 
@@ -260,6 +264,45 @@ impl World {
         self.run_for(ms)?;
         self.start_leader();
         self.holds()
+    }
+
+    /// A pair of coordinators and this many hosts, all attached to the first.
+    fn begin_as_pair(&mut self, hosts: usize) -> Held {
+        self.add_standby();
+        self.begin(hosts)?;
+        self.run_until("every agent is connected to both", 20 * SECOND, |w| {
+            w.is_connected_to_all()
+        })
+    }
+
+    fn is_connected_to_all(&self) -> bool {
+        let mut hosts = 0..self.hosts.len();
+        hosts.all(|host| {
+            let open = self.connections_of(host);
+            let open = open.filter(|id| self.connections[id].agent_open);
+            open.count() >= self.controls.len()
+        })
+    }
+
+    /// The leader dies, and after so long the other one leads; the dead one is back a second later.
+    fn fail_over_after(&mut self, ms: i64, keep: bool) -> Held {
+        let (dead, other) = (self.front_machine, self.other_machine());
+        self.crash_leader(self.front, keep);
+        self.run_for(ms)?;
+        if self.front_machine == dead {
+            self.elect(other);
+        }
+        self.run_for(SECOND)?;
+        self.start_coordinator(dead);
+        self.holds()
+    }
+
+    fn until_led_by(&mut self, machine: usize, bound_ms: i64) -> Held {
+        let what = format!("machine {machine} leads");
+        self.run_until(&what, bound_ms, |w| {
+            let leads = w.leader().is_some_and(|leader| leader.epoch().is_some());
+            leads && w.front_machine == machine
+        })
     }
 }
 

@@ -25,12 +25,17 @@ pub enum Transition {
         keep: bool,
         down_ms: i64,
     },
-    /// The coordinator is started again while the old process lives on for a while.
-    RestartBesideOld {
+    /// The one that does not lead dies.
+    CrashStandby {
+        down_ms: i64,
+    },
+    /// The other one leads, and the old leader does not hear of it for a while.
+    Replace {
         both_ms: i64,
-        /// By how much the old one's clock is ahead, as on another machine.
+        /// By how much the old one's clock is ahead meanwhile.
         error_ms: i64,
     },
+    HandOver,
     StallCoordinator {
         ms: i64,
     },
@@ -86,6 +91,8 @@ pub enum Transition {
     },
     CutNetwork {
         host: usize,
+        /// From this coordinator's machine; from all where none is named.
+        machine: Option<usize>,
         up: bool,
         down: bool,
         ms: i64,
@@ -164,8 +171,8 @@ pub enum Transition {
 /// The end of something that lasts.
 #[derive(Clone, Debug)]
 pub enum Recovery {
-    StartLeader,
-    EndOldLeader(u64),
+    StartCoordinator(usize),
+    Tell(u64),
     ResumeLeader(u64),
     FastDisk,
     Quorum(u64),
@@ -187,21 +194,34 @@ impl World {
         self.note(|_| format!("*** {transition:?}"));
         match transition {
             Transition::CrashCoordinator { keep, down_ms } => {
+                let machine = self.front_machine;
                 self.crash_leader(self.front, keep);
-                self.later(down_ms, Recovery::StartLeader);
+                self.later(down_ms, Recovery::StartCoordinator(machine));
             }
-            Transition::RebootCoordinator { keep, down_ms } => {
-                self.reboot_coordinator(keep);
-                self.later(down_ms, Recovery::StartLeader);
-            }
-            Transition::RestartBesideOld { both_ms, error_ms } => {
-                let old = self.front;
-                if let Some(leader) = self.leaders.get_mut(&old) {
-                    leader.wall_error_ms = error_ms;
-                    self.start_leader();
-                    self.later(both_ms, Recovery::EndOldLeader(old));
+            Transition::CrashStandby { down_ms } => {
+                let machine = self.other_machine();
+                let process = self.controls[machine].process;
+                if let Some(process) = process.filter(|&process| process != self.front) {
+                    self.crash_leader(process, false);
+                    self.later(down_ms, Recovery::StartCoordinator(machine));
                 }
             }
+            Transition::RebootCoordinator { keep, down_ms } => {
+                let machine = self.front_machine;
+                self.reboot_control(machine, keep);
+                self.later(down_ms, Recovery::StartCoordinator(machine));
+            }
+            Transition::Replace { both_ms, error_ms } => {
+                let old = self.front;
+                if self.replace() {
+                    self.later(both_ms, Recovery::Tell(old));
+                    let machine = self.coordinators[&old].machine;
+                    let clock = &mut self.controls[machine].clock;
+                    clock.step(self.now, error_ms);
+                    self.later(both_ms, Recovery::SetClockRight);
+                }
+            }
+            Transition::HandOver => self.hand_over(),
             Transition::StallCoordinator { ms } => {
                 self.stop_leader(self.front);
                 self.later(ms, Recovery::ResumeLeader(self.front));
@@ -284,8 +304,17 @@ impl World {
                 self.hosts[host].disk_full = true;
                 self.later(ms, Recovery::FreeDisk(host));
             }
-            Transition::CutNetwork { host, up, down, ms } => {
-                self.cut(host, up, down);
+            Transition::CutNetwork {
+                host,
+                machine,
+                up,
+                down,
+                ms,
+            } => {
+                match machine {
+                    Some(machine) => self.cut_from(host, machine, up, down),
+                    None => self.cut(host, up, down),
+                }
                 self.later(ms, Recovery::Heal(host));
             }
             Transition::SlowNetwork {
@@ -293,7 +322,7 @@ impl World {
                 longest_ms,
                 ms,
             } => {
-                self.hosts[host].link.delay_ms = (1, longest_ms);
+                self.hosts[host].set_delay((1, longest_ms));
                 self.later(ms, Recovery::FastNetwork(host));
             }
             Transition::BreakConnections { host } => {
@@ -349,7 +378,8 @@ impl World {
 
     pub fn step_clock(&mut self, by_ms: i64) {
         self.note(|_| format!("coordinator's clock is set by {by_ms} ms"));
-        self.coordinator_clock.step(self.now, by_ms);
+        let now = self.now;
+        self.front_clock().step(now, by_ms);
     }
 
     fn later(&mut self, ms: i64, recovery: Recovery) {
@@ -358,12 +388,8 @@ impl World {
 
     pub fn recover(&mut self, recovery: Recovery) {
         match recovery {
-            Recovery::StartLeader => {
-                if !self.leaders.contains_key(&self.front) {
-                    self.start_leader();
-                }
-            }
-            Recovery::EndOldLeader(old) => self.crash_leader(old, false),
+            Recovery::StartCoordinator(machine) => self.bring_back(machine),
+            Recovery::Tell(old) => self.tell(old),
             Recovery::ResumeLeader(leader) => self.resume_leader(leader),
             Recovery::FastDisk => self.commit_ms = (1, 8),
             Recovery::Quorum(leader) => self.set_quorum(leader, true),
@@ -376,16 +402,20 @@ impl World {
             Recovery::Boot(host) => self.boot(host),
             Recovery::FreeDisk(host) => self.hosts[host].disk_full = false,
             Recovery::Heal(host) => self.heal(host),
-            Recovery::FastNetwork(host) => self.hosts[host].link.delay_ms = (1, 4),
+            Recovery::FastNetwork(host) => self.hosts[host].set_delay((1, 4)),
             Recovery::ScrapHost(host) => self.scrap_host(host),
         }
     }
 
-    /// Whoever sets the coordinator's clock back sets it to the right time.
+    /// Whoever sets a coordinator's clock back sets it to the right time.
     pub fn set_clock_right(&mut self) {
-        let error = self.coordinator_clock.wall_error(self.now);
-        if error.abs() > 500 {
-            self.step_clock(-error);
+        for machine in 0..self.controls.len() {
+            let clock = &mut self.controls[machine].clock;
+            let error = clock.wall_error(self.now);
+            if error.abs() > 500 {
+                clock.step(self.now, -error);
+                self.note(|_| format!("clock of machine {machine} is set right, by {} ms", -error));
+            }
         }
     }
 
@@ -394,15 +424,14 @@ impl World {
         self.note(|_| "*** everything is healed".to_owned());
         self.commit_ms = (1, 8);
         self.set_clock_right();
-        for leader in self.leaders.keys().copied().collect::<Vec<_>>() {
-            if leader == self.front {
-                self.resume_if_stopped(leader);
-                self.set_quorum(leader, true);
-            } else {
-                self.crash_leader(leader, false);
-            }
+        for leader in self.coordinators.keys().copied().collect::<Vec<_>>() {
+            self.resume_if_stopped(leader);
+            self.set_quorum(leader, true);
+            self.tell(leader);
         }
-        self.recover(Recovery::StartLeader);
+        for machine in 0..self.controls.len() {
+            self.bring_back(machine);
+        }
         if !self.cloned.is_empty() {
             // A name that was borne by two is used no more.
             self.add_host(4);
@@ -411,7 +440,7 @@ impl World {
             self.heal(host);
             self.hosts[host].disk_full = false;
             self.hosts[host].clock.set_right(self.now);
-            self.hosts[host].link.delay_ms = (1, 4);
+            self.hosts[host].set_delay((1, 4));
             self.boot(host);
             self.resume_host(host);
             if self.hosts[host].agent.as_ref().is_some_and(|a| a.stopped) {
@@ -431,7 +460,7 @@ impl World {
 
     fn resume_if_stopped(&mut self, leader: u64) {
         if self
-            .leaders
+            .coordinators
             .get(&leader)
             .is_some_and(|leader| leader.stopped)
         {

@@ -167,7 +167,8 @@ impl Week {
         invariants::indexes::compare(world);
         world.holds()?;
         let set = &world.truth.set;
-        let leader = world.leader().map(|leader| leader.core.held());
+        let leader = world.leader().and_then(|leader| leader.core.as_ref());
+        let leader = leader.map(coordinator_core::Core::held);
         let evening = Evening {
             jobs: set.jobs.len(),
             open_runs: set.runs.len(),
@@ -233,6 +234,7 @@ impl World {
 fn begin(world: &mut World, size: &Size) -> Held {
     world.plan = Plan::Any;
     world.start_leader();
+    world.add_standby();
     for host in 0..size.hosts {
         let labels: &[&str] = if host % 3 == 0 { &["ssd"] } else { &[] };
         let host = world.add_labelled_host(8, labels);
@@ -259,9 +261,13 @@ fn outage(world: &mut World, day: usize) -> Held {
     let ms = world.rng.between(60, 300) * MINUTE;
     match day % 3 {
         0 => {
-            world.crash_leader(world.front, false);
+            for machine in 0..world.controls.len() {
+                world.reboot_control(machine, false);
+            }
             world.run_for(ms)?;
-            world.start_leader();
+            for machine in 0..world.controls.len() {
+                world.bring_back(machine);
+            }
         }
         1 => {
             for host in 0..world.hosts.len() / 2 {

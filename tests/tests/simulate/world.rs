@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod clock;
 pub mod coordinator;
+pub mod group;
 pub mod host;
 mod ledger;
 pub mod network;
@@ -28,8 +29,9 @@ use tempfile::TempDir;
 use crate::invariants;
 use crate::rng::Rng;
 use crate::transition::Recovery;
-use clock::{BEGIN, Clock};
-use coordinator::Leader;
+use clock::BEGIN;
+use coordinator::Coordinator;
+use group::Control;
 use host::Host;
 use network::{Connection, Direction, Frame};
 use process::{Behaviour, FireKey, Plan, Process, Results};
@@ -62,16 +64,18 @@ pub type Held = Result<(), Violation>;
 /// Everything that is on its way.
 #[derive(Debug)]
 pub enum Event {
-    StartLeader,
+    Election,
+    Deposed(u64),
+    Transfer(u64),
     LeaderTick(u64),
-    BatchIsDurable(u64),
-    Quorum(u64, u64),
+    BatchIsDurable(u64, u64),
+    Quorum(u64, u64, u64),
     StallLasts(u64, u64),
     ReadersCatchUp(u64),
     Deliver(u64, Direction),
     Lost(u64, Direction),
-    CutLasts(usize, u64),
-    Dial(usize, u64),
+    CutLasts(usize, usize, u64),
+    Dial(usize, u64, usize),
     DialTimeout(usize, u64),
     AgentTimer(usize),
     AgentStallLasts(usize, u64),
@@ -95,9 +99,8 @@ pub struct World {
     events: BTreeMap<(i64, u64), Event>,
     ids: u64,
 
-    pub coordinator_clock: Clock,
-    /// How often its machine was started again.
-    pub coordinator_boots: u32,
+    /// The coordinators' machines: one, or two.
+    pub controls: Vec<Control>,
     pub store: Store,
     /// Holds the ledger's file, where it has one.
     directory: Option<TempDir>,
@@ -105,9 +108,11 @@ pub struct World {
     pub forgets_fires_of: Option<JobId>,
     /// Every command that was ever committed.
     pub log: Vec<Proposal>,
-    pub leaders: BTreeMap<u64, Leader>,
-    /// The coordinator process that agents dial.
+    pub coordinators: BTreeMap<u64, Coordinator>,
+    /// The coordinator process that leads in the eyes of the group, or was the last to; and its machine.
     pub front: u64,
+    pub front_machine: usize,
+    election_called: bool,
     pub commit_ms: (i64, i64),
     pub tick_late_ms: i64,
     pub answers: BTreeMap<RequestId, Result<Done, RequestError>>,
@@ -158,14 +163,15 @@ impl World {
             now: BEGIN,
             events: BTreeMap::new(),
             ids: 0,
-            coordinator_clock: Clock::right(BEGIN),
-            coordinator_boots: 0,
+            controls: vec![Control::new(0, BEGIN)],
             store: Store::open_in_memory(rules).expect("a ledger in memory"),
             directory: None,
             forgets_fires_of: None,
             log: Vec::new(),
-            leaders: BTreeMap::new(),
+            coordinators: BTreeMap::new(),
             front: 0,
+            front_machine: 0,
+            election_called: false,
             commit_ms: (1, 8),
             tick_late_ms: 0,
             answers: BTreeMap::new(),
@@ -197,7 +203,7 @@ impl World {
     /// Another time to begin at, for an empty world.
     pub fn begin_at(&mut self, now: i64) {
         self.now = now;
-        self.coordinator_clock = Clock::right(now);
+        self.controls = vec![Control::new(0, now)];
     }
 
     pub fn add_host(&mut self, slots: u32) -> usize {
@@ -220,7 +226,8 @@ impl World {
         if self.hosts.iter().any(|other| other.identity == name) {
             self.cloned.insert(name.clone());
         }
-        self.hosts.push(Host::new(name, slots, self.now));
+        let machines = self.controls.len();
+        self.hosts.push(Host::new(name, slots, machines, self.now));
         let labels = labels.iter().map(|label| label.parse());
         self.hosts[host].labels = labels.collect::<Result<_, _>>().expect("good labels");
         self.start_supervisor(host);
@@ -344,20 +351,18 @@ impl World {
             return;
         }
         match event {
-            Event::StartLeader => {
-                if !self.leaders.contains_key(&self.front) {
-                    self.start_leader();
-                }
-            }
+            Event::Election => self.hold_election(),
+            Event::Deposed(leader) => self.deposed(leader),
+            Event::Transfer(leader) => self.transfer(leader),
             Event::LeaderTick(leader) => self.tick_leader(leader),
-            Event::BatchIsDurable(leader) => self.batch_is_durable(leader),
-            Event::Quorum(leader, round) => self.quorum_answers(leader, round),
+            Event::BatchIsDurable(leader, reign) => self.batch_is_durable(leader, reign),
+            Event::Quorum(leader, reign, round) => self.quorum_answers(leader, reign, round),
             Event::StallLasts(leader, connection) => self.stall_lasts(leader, connection),
             Event::ReadersCatchUp(leader) => self.readers_catch_up(leader),
             Event::Deliver(connection, direction) => self.deliver(connection, direction),
             Event::Lost(connection, direction) => self.lost(connection, direction),
-            Event::CutLasts(host, cuts) => self.cut_lasts(host, cuts),
-            Event::Dial(host, agent) => self.dial_if_needed(host, agent),
+            Event::CutLasts(host, machine, cuts) => self.cut_lasts(host, machine, cuts),
+            Event::Dial(host, agent, machine) => self.dial_if_needed(host, agent, machine),
             Event::DialTimeout(host, connection) => self.dial_timed_out(host, connection),
             Event::AgentTimer(host) => self.agent_timer(host),
             Event::AgentStallLasts(host, connection) => self.agent_stall_lasts(host, connection),

@@ -26,13 +26,18 @@ pub fn compare(world: &mut World) {
         || differs.unwrap_or_default(),
     );
     let now = world.coordinator_now();
-    let alone = world.leaders.len() == 1 && world.rules.on(Rule::GrantBeforeWord);
+    let cores = world.coordinators.values();
+    let alone = cores.filter(|c| c.core.is_some()).count() == 1;
+    let alone = alone && world.rules.on(Rule::GrantBeforeWord);
     let Some(leader) = world.leader().filter(|leader| !leader.stopped) else {
         return;
     };
-    let indexes = leader.core.check_indexes(now).err();
+    let Some(core) = &leader.core else {
+        return;
+    };
+    let indexes = core.check_indexes(now).err();
     let core = if alone && !leader.lags() {
-        first_difference(leader.core.working_set(), &world.truth.set)
+        first_difference(core.working_set(), &world.truth.set)
     } else {
         None
     };

@@ -133,8 +133,7 @@ pub fn heal(world: &mut World) -> Held {
 /// What operators have taken away they give back, and what is asked for is there.
 fn put_back_into_service(world: &mut World) -> Held {
     world.run_until("a coordinator leads", 60_000, |w| {
-        w.leader()
-            .is_some_and(|leader| leader.core.epoch().is_some())
+        w.leader().is_some_and(|leader| leader.epoch().is_some())
     })?;
     // Somebody may have asked a coordinator that stood still for one more host to be taken away.
     world.run_until("every request is answered", 60_000, |w| {

@@ -16,7 +16,7 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
         return;
     }
     let stepped = world
-        .leaders
+        .coordinators
         .get(&leader)
         .and_then(|leader| leader.stepped_at);
     let since = stepped.map(|at| world.now - at);

@@ -3,7 +3,7 @@
 use ledger::command::Command;
 use protocol::message::{AgentMessage, CoordinatorBody};
 
-use super::{A, B, MINUTE, SECOND, sequences, works_for};
+use super::{A, B, FIRST, MINUTE, OTHER, SECOND, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::world::network::Frame;
 use crate::world::people::Job;
@@ -13,6 +13,7 @@ sequences! {
     ack_in_flight_expiry breaks without AckLeavesOutExpiring;
     ack_newborn breaks without AckSparesNewborn;
     cut_off_leader breaks without AckAfterQuorum;
+    hypervisor_pause_leader breaks without AckAfterQuorum;
     short_lease_long_lease breaks without ExpiryWaitsFullTime;
     blip_20s breaks without ExpiryWaitsFullTime;
 }
@@ -65,27 +66,46 @@ fn ack_newborn(world: &mut World) -> Held {
     heal(world)
 }
 
-/// The leader is cut off from its voters with a host on its side; another leads.
-fn cut_off_leader(world: &mut World) -> Held {
+/// A pair; on host A, which from now on reaches only the leader, a process under a short lease.
+fn on_the_leaders_side(world: &mut World) -> Held {
     world.plan(&[works_for(600)]);
-    world.begin(1)?;
+    world.begin_as_pair(1)?;
     let mut job = Job::on_demand("a/works");
     job.takeover_s = 15;
     job.timeout_s = 900;
     world.put(&job)?;
     world.run_now("a/works")?;
     world.until_process_on(A)?;
-    let old = world.front;
-    world.hosts[A].dials = Some(old);
-    if let Some(leader) = world.leaders.get_mut(&old) {
-        leader.may_commit = false;
-        leader.has_quorum = false;
-    }
-    world.start_leader();
+    world.cut_from(A, OTHER, true, true);
+    world.run_for(11 * SECOND)
+}
+
+/// The leader is cut off from its voters with a host on its side; another leads.
+fn cut_off_leader(world: &mut World) -> Held {
+    on_the_leaders_side(world)?;
+    world.set_quorum(world.front, false);
+    world.until_led_by(OTHER, 5 * SECOND)?;
     world.add_host(4);
     world.until_process_on(B)?;
     world.run_for(MINUTE)?;
-    world.hosts[A].dials = None;
+    heal(world)
+}
+
+/// The leader's machine is paused, and no clock of it moves: it wakes with a quorum that looks as if it were
+/// of this moment, while another leads. The pause is a little shorter than what a
+/// connection outlives, so that the acknowledgement could still arrive.
+fn hypervisor_pause_leader(world: &mut World) -> Held {
+    on_the_leaders_side(world)?;
+    let paused = world.front;
+    world.pause_control(FIRST);
+    world.until_led_by(OTHER, 5 * SECOND)?;
+    world.run_for(7 * SECOND)?;
+    // Its own way to the voters is as broken as the host's to the others.
+    world.set_quorum(paused, false);
+    world.unpause_control(FIRST);
+    world.add_host(4);
+    world.until_process_on(B)?;
+    world.run_for(MINUTE)?;
     heal(world)
 }
 

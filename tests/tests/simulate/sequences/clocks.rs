@@ -25,13 +25,13 @@ const HOUR: i64 = 60 * MINUTE;
 
 /// Every fire is 1.2 seconds late by a failover, and the job says `skip`.
 fn failover_lateness(world: &mut World) -> Held {
-    world.begin(1)?;
+    world.begin_as_pair(1)?;
     let mut job = Job::every_minute("a/skips");
     job.misfire = Misfire::Skip;
     world.put(&job)?;
     for _ in 0..3 {
         world.run_past_minute(-200)?;
-        world.restart_leader_after(1_400, true)?;
+        world.fail_over_after(1_400, true)?;
         world.run_for(20 * SECOND)?;
     }
     let fires = world.fires_of("a/skips");

@@ -54,10 +54,11 @@ fn drifting_clock(world: &mut World) -> Held {
         || format!("{fires} fires in five minutes"),
     );
     let now = world.now;
-    world.coordinator_clock.set_rates(now, 0, 900);
+    world.front_clock().set_rates(now, 0, 900);
     for _ in 0..180 {
         let before = fired(world);
-        let error = world.coordinator_clock.wall_error(world.now);
+        let now = world.now;
+        let error = world.front_clock().wall_error(now);
         world.run_for(10 * SECOND)?;
         let after = fired(world);
         world.require(
@@ -74,8 +75,9 @@ fn drifting_clock(world: &mut World) -> Held {
             format!("no alert says {words:?} of three hosts")
         });
     }
-    let (now, error) = (world.now, world.coordinator_clock.wall_error(world.now));
-    world.coordinator_clock.set_rates(now, 0, 0);
+    let now = world.now;
+    let error = world.front_clock().wall_error(now);
+    world.front_clock().set_rates(now, 0, 0);
     world.step_clock(-error);
     world.run_for(3 * MINUTE)?;
     crate::invariants::audit(world)?;
@@ -112,7 +114,7 @@ fn clock_set_and_left(world: &mut World) -> Held {
 /// before any host has attached.
 fn boot_with_wrong_clock(world: &mut World) -> Held {
     begin_minutely(world, 3)?;
-    world.reboot_coordinator(true);
+    world.reboot_control(0, true);
     let before = fired(world);
     world.step_clock(25 * HOUR);
     world.start_leader();
@@ -125,7 +127,7 @@ fn boot_with_wrong_clock(world: &mut World) -> Held {
     world.step_clock(-25 * HOUR);
     world.run_for(3 * MINUTE)?;
     // Where it comes back with the right time, the hosts say so, and that takes seconds.
-    world.reboot_coordinator(true);
+    world.reboot_control(0, true);
     world.start_leader();
     let before = fired(world);
     world.run_for(2 * MINUTE)?;

@@ -23,10 +23,10 @@ const IS_GRANT: fn(&Command) -> bool = |command| matches!(command, Command::Gran
 
 /// The leader dies after the fire is committed, before the grant; another goes on.
 fn crash_between_fire_and_grant(world: &mut World) -> Held {
-    world.begin(1)?;
+    world.begin_as_pair(1)?;
     world.put(&Job::every_minute("a/fires"))?;
     world.until_on_its_way(IS_GRANT)?;
-    world.restart_leader_after(200, false)?;
+    world.fail_over_after(200, false)?;
     world.run_for(50 * SECOND)?;
     let granted = world.truth.grants.len();
     world.require(granted == 1, "P2", "one run, granted once", || {
@@ -55,12 +55,12 @@ fn word_before_grant(world: &mut World) -> Held {
 
 /// The grant is committed and the leader dies before anybody hears of it.
 fn crash_between_grant_and_word(world: &mut World) -> Held {
-    world.begin(1)?;
+    world.begin_as_pair(1)?;
     let mut job = Job::every_minute("a/fires");
     job.safe = false;
     world.put(&job)?;
     world.until_on_its_way(IS_GRANT)?;
-    world.restart_leader_after(200, true)?;
+    world.fail_over_after(200, true)?;
     world.run_for(50 * SECOND)?;
     let (&run_id, _) = world.truth.runs.iter().next().expect("it fired");
     let state = world.state_of(run_id);

@@ -19,6 +19,7 @@ sequences! {
     clone_while_out_of_contact breaks without SweepProvesItsOwnBoot;
     reboot_waits_for_expiry breaks without SweepProvesItsOwnBoot;
     cloned_host breaks without DuplicatesQuarantined;
+    cloned_host_through_failover breaks without DuplicatesQuarantined;
     reconnect_same_process breaks without NonceBeforeVerdict;
 }
 
@@ -52,7 +53,7 @@ fn latch(world: &mut World) -> Held {
     let pid = *world.alive.iter().next().expect("it runs");
     let token = world.processes[&pid].token;
     // From here on the acks take long enough that the next one finds nobody awake.
-    world.hosts[A].link.delay_ms = (2_500, 2_500);
+    world.hosts[A].set_delay((2_500, 2_500));
     let before = world.deadlines[&(A, token)];
     world.run_until("the last ack in time", 20 * SECOND, move |w| {
         w.deadlines[&(A, token)] > before
@@ -66,7 +67,7 @@ fn latch(world: &mut World) -> Held {
     })?;
     world.resume_host(A);
     world.run_for(5 * SECOND)?;
-    world.hosts[A].link.delay_ms = (1, 4);
+    world.hosts[A].set_delay((1, 4));
     heal(world)
 }
 
@@ -249,6 +250,22 @@ fn cloned_host(world: &mut World) -> Held {
     world.run_for(2 * MINUTE)?;
     are_quarantined_and_told_of(world, &name);
     // Another host takes over what they held.
+    let third = "host-c".parse().expect("a good name");
+    world.add_host_named(third, 4);
+    world.plan(&[works_for(5)]);
+    world.until_state(run_id, RunState::Succeeded, 3 * MINUTE)?;
+    heal(world)
+}
+
+/// The copy appears while leaders change: neither is attached when the next one begins.
+fn cloned_host_through_failover(world: &mut World) -> Held {
+    world.add_standby();
+    let run_id = under_way_on_a(world, 1, true)?;
+    let name = world.hosts[A].identity.clone();
+    world.crash_leader(world.front, true);
+    world.add_host_named(name.clone(), 4);
+    world.run_for(2 * MINUTE)?;
+    are_quarantined_and_told_of(world, &name);
     let third = "host-c".parse().expect("a good name");
     world.add_host_named(third, 4);
     world.plan(&[works_for(5)]);

@@ -1,11 +1,12 @@
 //! Leaders that go, stall, come and go, and do not know that they are none.
 
 use ledger::command::Command;
+use protocol::{Rules, RunId};
 
-use super::{A, B, MINUTE, SECOND, sequences, works_for};
+use super::{A, B, FIRST, MINUTE, OTHER, SECOND, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::world::people::Job;
-use crate::world::{Held, World};
+use crate::world::{Held, Violation, World};
 
 sequences! {
     leader_restart_same_term breaks without EpochChecked;
@@ -29,14 +30,12 @@ fn short_lease(world: &mut World) -> Held {
 
 /// A leader whose clock runs an hour ahead is replaced, does not know it, and goes on.
 fn leader_restart_same_term(world: &mut World) -> Held {
-    world.begin(1)?;
+    world.begin_as_pair(1)?;
     world.put(&Job::every_minute("a/tonight").at("30 * * * *"))?;
-    let old = world.front;
-    world.start_leader();
+    world.replace();
     world.until_attached()?;
-    if let Some(leader) = world.leaders.get_mut(&old) {
-        leader.wall_error_ms = HOUR;
-    }
+    let now = world.now;
+    world.controls[FIRST].clock.step(now, HOUR);
     // Its gate believes a clock that stands still for a minute.
     world.run_for(3 * MINUTE)?;
     heal(world)
@@ -45,35 +44,89 @@ fn leader_restart_same_term(world: &mut World) -> Held {
 /// A node reads the ledger to lead, loses the lead unawares, and has it again: meanwhile another has
 /// put a job.
 fn led_lost_and_led_again(world: &mut World) -> Held {
-    world.begin(1)?;
-    let other = world.front;
-    let unaware = world.start_leader();
+    world.begin_as_pair(1)?;
+    let between = world.front;
+    let unaware = world.controls[OTHER].process.expect("it stands by");
     world.set_quorum(unaware, false);
-    world.front = other;
+    world.lead(OTHER);
+    (world.front, world.front_machine) = (between, FIRST);
     world.put(&Job::every_minute("a/minutely"))?;
-    world.crash_leader(other, true);
-    world.front = unaware;
+    (world.front, world.front_machine) = (unaware, OTHER);
+    world.crash_leader(between, true);
     world.hears_nothing_of_others(unaware);
     world.set_quorum(unaware, true);
     world.run_for(2 * MINUTE)?;
     heal(world)
 }
 
-/// A leader dies and another leads before the hosts have found it.
-fn failover_keeps_leases(world: &mut World) -> Held {
-    short_lease(world)?;
+/// A pair, with a process on host A under a short lease.
+fn pair_at_work(world: &mut World) -> Result<RunId, Violation> {
+    world.plan(&[works_for(600)]);
+    world.begin_as_pair(1)?;
+    let mut job = Job::on_demand("a/works");
+    job.takeover_s = 15;
+    job.timeout_s = 900;
+    world.put(&job)?;
     let run_id = world.run_now("a/works")?;
     world.until_process_on(A)?;
     world.run_for(8 * SECOND)?;
-    world.restart_leader_after(500, true)?;
-    world.run_for(30 * SECOND)?;
+    Ok(run_id)
+}
+
+fn require_one_process(world: &mut World, run_id: RunId) -> Held {
     let processes = world.processes_of(run_id);
+    let alive = world.alive.len();
     world.require(
-        processes == 1,
+        (processes, alive) == (1, 1),
         "P4",
         "a change of leader interrupts nothing",
-        || format!("{processes} processes were started"),
+        || format!("{processes} processes were started, {alive} live"),
     );
+    world.holds()
+}
+
+/// A leader dies and another leads before the hosts have found it.
+fn failover_keeps_leases(world: &mut World) -> Held {
+    let run_id = pair_at_work(world)?;
+    world.fail_over_after(500, true)?;
+    world.run_for(30 * SECOND)?;
+    require_one_process(world, run_id)?;
+    heal(world)
+}
+
+/// However leaders change, by plan, by death or by a cut, and however often: what runs goes on,
+/// and is run once.
+#[test]
+fn a_process_outlives_every_change_of_leader() {
+    for seed in 1..=5 {
+        let mut world = World::new(seed, Rules::all(), true);
+        if let Err(violation) = change_leaders_in_all_ways(&mut world) {
+            panic!("seed {seed}: {violation}\n{}", world.journal().join("\n"));
+        }
+    }
+}
+
+fn change_leaders_in_all_ways(world: &mut World) -> Held {
+    let run_id = pair_at_work(world)?;
+    for way in 0..12 {
+        let (before, other) = (world.front, world.other_machine());
+        match way % 4 {
+            0 => world.hand_over(),
+            1 => world.fail_over_after(900, true)?,
+            2 => world.set_quorum(before, false),
+            _ => world.stop_leader(before),
+        }
+        world.until_led_by(other, 5 * SECOND)?;
+        world.run_for(SECOND)?;
+        world.set_quorum(before, true);
+        world.resume_leader(before);
+        world.run_for(11 * SECOND)?;
+        require_one_process(world, run_id)?;
+    }
+    let attempts = world.truth.grants.len();
+    world.require(attempts == 1, "P4", "nothing is run again", || {
+        format!("{attempts} leases were granted")
+    });
     heal(world)
 }
 
@@ -98,17 +151,15 @@ fn stuck_fsync_leader(world: &mut World) -> Held {
     heal(world)
 }
 
-/// Leaders come and go every five seconds for ten minutes, and one host with a lease is dead from
-/// the start.
+/// Leaders come and go every five seconds for ten minutes, now on one machine and now on the other,
+/// and one host with a lease is dead from the start.
 fn flapping_leaders(world: &mut World) -> Held {
-    short_lease(world)?;
-    world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    pair_at_work(world)?;
     world.cut_power(A);
     world.add_host(4);
     for _ in 0..120 {
-        world.restart_leader_after(100, true)?;
-        world.run_for(5 * SECOND)?;
+        world.fail_over_after(100, true)?;
+        world.run_for(4 * SECOND)?;
     }
     crate::invariants::audit(world)?;
     let taken_over = !world.alive_on(B).is_empty();

@@ -24,12 +24,12 @@ sequences! {
 /// The shard finishes while leaders change.
 fn receipt_in_old_epoch(world: &mut World) -> Held {
     world.plan(&[works_for(10)]);
-    world.begin(1)?;
+    world.begin_as_pair(1)?;
     world.put(&Job::on_demand("a/works"))?;
     let run_id = world.run_now("a/works")?;
     world.until_process_on(A)?;
     world.run_for(9_900)?;
-    world.restart_leader_after(2 * SECOND, true)?;
+    world.fail_over_after(SECOND, true)?;
     world.until_state(run_id, RunState::Succeeded, 2 * MINUTE)?;
     let processes = world.processes_of(run_id);
     world.require(processes == 1, "P2", "accepted once, not run again", || {

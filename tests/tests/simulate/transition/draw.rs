@@ -22,7 +22,11 @@ pub fn draw(world: &mut World) -> Transition {
 
 pub fn draw_for_coordinator(world: &mut World) -> Transition {
     let rng = &mut world.rng;
-    match rng.between(0, 10) {
+    match rng.between(0, 14) {
+        11 => Transition::CrashStandby {
+            down_ms: rng.span(50, 180_000),
+        },
+        12..=14 => Transition::HandOver,
         10 => Transition::RebootCoordinator {
             keep: rng.one_in(2),
             down_ms: rng.span(5_000, 1_200_000),
@@ -31,7 +35,7 @@ pub fn draw_for_coordinator(world: &mut World) -> Transition {
             keep: rng.one_in(2),
             down_ms: rng.span(50, 180_000),
         },
-        3 => Transition::RestartBesideOld {
+        3 => Transition::Replace {
             both_ms: rng.span(100, 120_000),
             error_ms: rng.pick(&[0, 0, 300_000, -300_000]),
         },
@@ -62,6 +66,7 @@ pub fn draw_for_coordinator(world: &mut World) -> Transition {
 pub fn draw_for_host(world: &mut World) -> Transition {
     let host = world.rng.index(world.hosts.len());
     let few_hosts = world.hosts.len() < 7;
+    let machines = world.controls.len();
     let rng = &mut world.rng;
     match rng.between(0, 21) {
         19 => Transition::Cordon {
@@ -111,8 +116,11 @@ pub fn draw_for_host(world: &mut World) -> Transition {
         },
         11 | 12 => {
             let (up, down) = rng.pick(&[(true, true), (true, false), (false, true)]);
+            // Half of the time one coordinator is still in reach.
+            let machine = rng.one_in(2).then(|| rng.index(machines));
             Transition::CutNetwork {
                 host,
+                machine,
                 up,
                 down,
                 ms: rng.span(200, 1_200_000),

@@ -12,9 +12,6 @@ use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
 use crate::invariants;
 
-/// The one coordinator that agents are given.
-const CONTROL: CoordinatorId = CoordinatorId(0);
-
 #[derive(Debug)]
 pub struct AgentShell {
     pub generation: u64,
@@ -24,6 +21,13 @@ pub struct AgentShell {
     tick_at: i64,
     /// Its end of the supervisor's socket.
     socket: Option<u64>,
+    /// By the coordinators' machines.
+    pub(super) posts: Vec<Post>,
+}
+
+/// One coordinator as an agent's shell sees it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Post {
     /// The connection that is being made.
     pub(super) dialing: Option<u64>,
     /// It waits before it dials again. One wait at a time.
@@ -61,11 +65,12 @@ impl World {
             inbox: VecDeque::new(),
             tick_at: i64::MAX,
             socket: None,
-            dialing: None,
-            waits_to_dial: false,
+            posts: vec![Post::default(); self.controls.len()],
         });
         self.after(2, Event::AgentDialsSupervisor(host, generation));
-        self.dial_later(host, 0);
+        for machine in 0..self.controls.len() {
+            self.dial_later(host, machine, 0);
+        }
     }
 
     pub fn kill_agent(&mut self, host: usize) {
@@ -125,42 +130,44 @@ impl World {
 
     // -- dialing ------------------------------------------------------------------------------
 
-    pub(super) fn dial_later(&mut self, host: usize, pause_ms: i64) {
+    pub(super) fn dial_later(&mut self, host: usize, machine: usize, pause_ms: i64) {
         let Some(agent) = self.hosts[host].agent.as_mut() else {
             return;
         };
-        if std::mem::replace(&mut agent.waits_to_dial, true) {
+        if std::mem::replace(&mut agent.posts[machine].waits_to_dial, true) {
             return;
         }
         let generation = agent.generation;
         let after = pause_ms + self.rng.between(20, 1_000);
-        self.after(after, Event::Dial(host, generation));
+        self.after(after, Event::Dial(host, generation, machine));
     }
 
-    pub(super) fn dial_if_needed(&mut self, host: usize, generation: u64) {
-        let machine = &mut self.hosts[host];
-        let Some(agent) = machine
-            .agent
-            .as_mut()
-            .filter(|a| a.generation == generation)
-        else {
+    pub(super) fn dial_if_needed(&mut self, host: usize, generation: u64, machine: usize) {
+        let stalled = self.hosts[host].stalled;
+        let agent = self.hosts[host].agent.as_mut();
+        let Some(agent) = agent.filter(|agent| agent.generation == generation) else {
             return;
         };
-        agent.waits_to_dial = false;
-        if machine.stalled || agent.stopped {
-            self.dial_later(host, 0);
-        } else if !agent.core.has_line_to(CONTROL) && agent.dialing.is_none() {
-            self.dial(host);
+        let has_line = agent.core.has_line_to(CoordinatorId(machine));
+        let post = &mut agent.posts[machine];
+        post.waits_to_dial = false;
+        if stalled || agent.stopped {
+            self.dial_later(host, machine, 0);
+        } else if !has_line && post.dialing.is_none() {
+            self.dial(host, machine);
         }
     }
 
-    /// The path has changed: a second connection is made while the first still stands. An agent
-    /// makes one at a time.
+    /// The path to the leader has changed: a second connection is made while the first still
+    /// stands. An agent makes one at a time.
     pub fn change_path(&mut self, host: usize) {
+        let machine = self.front_machine;
         let agent = self.hosts[host].agent.as_ref();
-        if agent.is_some_and(|agent| agent.core.has_line_to(CONTROL) && agent.dialing.is_none()) {
+        if agent.is_some_and(|agent| {
+            agent.core.has_line_to(CoordinatorId(machine)) && agent.posts[machine].dialing.is_none()
+        }) {
             self.note(|_| format!("host {host}: dials anew on another path"));
-            self.dial(host);
+            self.dial(host, machine);
         }
     }
 
@@ -175,8 +182,8 @@ impl World {
         }
         let input = match frame {
             Frame::Accepted => {
-                if agent.dialing == Some(id) {
-                    agent.dialing = None;
+                for post in &mut agent.posts {
+                    post.dialing = post.dialing.filter(|&dialing| dialing != id);
                 }
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.agent_open = true;
@@ -256,7 +263,13 @@ impl World {
             return;
         };
         match input {
-            Input::Connected(id) => agent.core.handle_connected(ConnectionId(id), CONTROL, now),
+            Input::Connected(id) => {
+                if let Some(connection) = self.connections.get(&id) {
+                    let coordinator = CoordinatorId(connection.machine);
+                    let id = ConnectionId(id);
+                    agent.core.handle_connected(id, coordinator, now);
+                }
+            }
             Input::Message(id, message) => {
                 agent.core.handle_message(ConnectionId(id), message, now);
             }
@@ -279,15 +292,14 @@ impl World {
     }
 
     fn agent_lost(&mut self, host: usize, id: u64, pause: DurationMs) {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.agent_open = false;
-        }
-        let connected = self.hosts[host]
-            .agent
-            .as_ref()
-            .is_some_and(|agent| agent.core.has_line_to(CONTROL));
-        if !connected {
-            self.dial_later(host, pause.0);
+        let Some(connection) = self.connections.get_mut(&id) else {
+            return;
+        };
+        connection.agent_open = false;
+        let machine = connection.machine;
+        let agent = self.hosts[host].agent.as_ref();
+        if !agent.is_some_and(|agent| agent.core.has_line_to(CoordinatorId(machine))) {
+            self.dial_later(host, machine, pause.0);
         }
     }
 

@@ -1,21 +1,16 @@
-//! The coordinator's machine: one ledger that survives everything here, and the processes that
-//! lead over it.
+//! The coordinators' processes, over the one ledger that survives everything here.
 //!
 //! The shell around a core is modelled with its two threads: one that feeds the core, one that
 //! commits. While a batch is on its way to the disk, further proposals gather for the next; a
 //! crash in that window loses the batch, or keeps it without anybody having heard.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use coordinator_core::clock::Thresholds;
-use coordinator_core::{
-    Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
-};
+use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
 use ledger::{Command, Done, Outcome, Proposal};
-use protocol::message::{AgentMessage, Incarnation, Nonce};
-use protocol::{AgentName, DurationMs, Lifetime, Now, Rule, WallMs};
+use protocol::message::{AgentMessage, Nonce};
+use protocol::{AgentName, Epoch, Lifetime, Now, Rule, WallMs};
 
-use super::clock::Clock;
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
 use crate::invariants;
@@ -28,24 +23,26 @@ const READERS_LAG_MS: i64 = 20;
 /// That may be up to a second from where it was just before, so a larger step is seen for sure.
 const STEP_MS: i64 = 2_000;
 
-/// What every process on the coordinator's machine calls itself.
-const NODE: &str = "control";
-
 /// Certificates do not end here; the machines under test are told when they do.
-const CERTIFICATE: Lifetime = Lifetime {
+pub(super) const CERTIFICATE: Lifetime = Lifetime {
     from: WallMs(0),
     until: WallMs(i64::MAX),
 };
 
 /// One coordinator process.
-pub struct Leader {
-    pub core: Core,
+#[derive(Default)]
+pub struct Coordinator {
+    pub machine: usize,
+    /// While it leads, or believes so; otherwise it stands by.
+    pub core: Option<Core>,
+    /// What answers a core names its reign: an answer to an earlier one is nobody's.
+    pub(super) reign: u64,
+    /// Agents that are connected, whether it leads or not.
+    pub(super) conns: BTreeMap<ConnId, AgentName>,
     /// How far its wall clock was ahead of its boot clock when it last looked.
     offset: i64,
     /// When it could last see that its clock had been set.
     pub stepped_at: Option<i64>,
-    /// By how much this process's wall clock is ahead of its machine's: as if it ran elsewhere.
-    pub wall_error_ms: i64,
     /// Proposals that the next batch will take, and those that are kept back.
     queue: Vec<(ProposalId, Proposal)>,
     withheld: Vec<(ProposalId, Proposal)>,
@@ -62,9 +59,56 @@ pub struct Leader {
     rounds_waiting: Vec<u64>,
     /// What others committed while it was cut off.
     pub(super) missed: Vec<Vec<(ProposalId, Outcome)>>,
+    /// It begins nothing more: another one is to lead.
+    pub(super) hands_over: bool,
+    /// It was replaced, and nobody tells it.
+    pub unaware: bool,
 }
 
-impl Leader {
+impl Coordinator {
+    pub(super) fn new(machine: usize) -> Coordinator {
+        Coordinator {
+            machine,
+            tick_at: i64::MAX,
+            may_commit: true,
+            has_quorum: true,
+            ..Coordinator::default()
+        }
+    }
+
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.core.as_ref()?.epoch()
+    }
+
+    /// Whether the other voters hear it and it hears them.
+    pub fn reaches_voters(&self) -> bool {
+        self.has_quorum && !self.stopped
+    }
+
+    /// A reign begins: what a core has seen of the clock begins with it.
+    pub(super) fn begin_reign(&mut self, core: Core, reign: u64, now: Now) {
+        self.core = Some(core);
+        self.reign = reign;
+        self.offset = offset(now);
+        self.stepped_at = None;
+    }
+
+    /// Forgets everything that was of a reign; answers what has come in and was not read.
+    pub(super) fn end_reign(&mut self) -> VecDeque<Input> {
+        self.queue.clear();
+        self.withheld.clear();
+        self.batch.clear();
+        self.rounds_waiting.clear();
+        self.missed.clear();
+        self.hands_over = false;
+        self.unaware = false;
+        self.take_inbox()
+    }
+
+    pub(super) fn take_inbox(&mut self) -> VecDeque<Input> {
+        std::mem::take(&mut self.inbox)
+    }
+
     /// Whether a command of this kind has been decided and not committed yet.
     pub fn has_on_its_way(&self, kind: impl Fn(&Command) -> bool) -> bool {
         let ways = [&self.queue, &self.batch, &self.withheld];
@@ -103,76 +147,29 @@ impl Input {
 }
 
 impl World {
+    /// What the machine in front reads.
     pub fn coordinator_now(&self) -> Now {
-        self.coordinator_clock.read(self.now)
+        self.controls[self.front_machine].clock.read(self.now)
     }
 
-    /// What a process reads, whose clock need not be its machine's.
+    /// What a process reads.
     pub fn leader_now(&self, generation: u64) -> Now {
-        let mut now = self.coordinator_now();
-        if let Some(leader) = self.leaders.get(&generation) {
-            now.wall = now.wall + DurationMs(leader.wall_error_ms);
-        }
-        now
+        let machine = self.coordinators.get(&generation).map(|c| c.machine);
+        let machine = machine.unwrap_or(self.front_machine);
+        self.controls[machine].clock.read(self.now)
     }
 
-    /// Starts a coordinator process; agents dial it from now on.
+    /// Starts a process on the machine in front, which leads.
     pub fn start_leader(&mut self) -> u64 {
-        let generation = self.fresh_id();
-        let set = self.store.working_set().expect("the ledger can be read");
-        invariants::indexes::on_load(self, &set);
-        let config = Config {
-            node: NODE.to_owned(),
-            incarnation: Incarnation(generation),
-            boot_id: format!("boot-{}", self.coordinator_boots),
-            looked_at: self.store.last_applied().expect("the ledger can be read"),
-            last_clock: self.store.last_clock(NODE).expect("the ledger can be read"),
-            certificate: CERTIFICATE,
-            clock: Thresholds::default(),
-        };
-        let core = Core::new(config, set, self.coordinator_now(), self.rules);
-        self.note(|_| format!("coordinator {generation} starts"));
-        self.leaders.insert(
-            generation,
-            Leader {
-                core,
-                offset: offset(self.coordinator_now()),
-                stepped_at: None,
-                wall_error_ms: 0,
-                queue: Vec::new(),
-                withheld: Vec::new(),
-                batch: Vec::new(),
-                stopped: false,
-                inbox: VecDeque::new(),
-                readers_lag: false,
-                tick_at: i64::MAX,
-                may_commit: true,
-                has_quorum: true,
-                rounds_waiting: Vec::new(),
-                missed: Vec::new(),
-            },
-        );
-        self.front = generation;
-        self.drain_leader(generation);
-        generation
-    }
-
-    /// The machine is switched off and on again: its boot clock begins anew.
-    pub fn reboot_coordinator(&mut self, keep: bool) {
-        for leader in self.leaders.keys().copied().collect::<Vec<_>>() {
-            self.crash_leader(leader, keep);
-        }
-        let error = self.coordinator_clock.wall_error(self.now);
-        self.coordinator_clock = Clock::right(self.now);
-        self.coordinator_clock.step(self.now, error);
-        self.coordinator_boots += 1;
+        self.lead(self.front_machine)
     }
 
     /// Kills the process. `keep`: whether a batch on its way to the disk had reached it.
     pub fn crash_leader(&mut self, generation: u64, keep: bool) {
-        let Some(leader) = self.leaders.remove(&generation) else {
+        let Some(leader) = self.coordinators.remove(&generation) else {
             return;
         };
+        self.controls[leader.machine].process = None;
         let lost = leader.batch.len();
         self.unanswered.retain(|_, by| *by != generation);
         self.note(|_| {
@@ -199,12 +196,18 @@ impl World {
             let within = self.rng.span(200, IDLE_TIMEOUT_MS);
             self.end_vanished(id, Direction::Down, within);
         }
+        if generation == self.front {
+            self.call_election();
+        }
     }
 
     pub fn stop_leader(&mut self, generation: u64) {
         self.note(|_| format!("coordinator {generation} stands still"));
-        if let Some(leader) = self.leaders.get_mut(&generation) {
+        if let Some(leader) = self.coordinators.get_mut(&generation) {
             leader.stopped = true;
+        }
+        if generation == self.front {
+            self.call_election();
         }
         // Nobody answers the agents any more, and their connections time out.
         let deaf: Vec<u64> = self
@@ -219,7 +222,11 @@ impl World {
     }
 
     pub(super) fn stall_lasts(&mut self, generation: u64, connection: u64) {
-        if self.leaders.get(&generation).is_some_and(|l| l.stopped) {
+        if self
+            .coordinators
+            .get(&generation)
+            .is_some_and(|l| l.stopped)
+        {
             self.time_out(connection, Direction::Down);
         }
     }
@@ -228,32 +235,33 @@ impl World {
     /// the sockets a little later.
     pub fn resume_leader(&mut self, generation: u64) {
         self.note(|_| format!("coordinator {generation} goes on"));
-        let Some(leader) = self.leaders.get_mut(&generation) else {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
             return;
         };
         leader.stopped = false;
         leader.readers_lag = true;
-        let (network, queued): (VecDeque<Input>, VecDeque<Input>) =
-            std::mem::take(&mut leader.inbox)
-                .into_iter()
-                .partition(Input::is_from_network);
+        let (network, queued): (VecDeque<Input>, VecDeque<Input>) = leader
+            .take_inbox()
+            .into_iter()
+            .partition(Input::is_from_network);
         leader.inbox = network;
         self.feed(generation, Input::Tick);
         for input in queued {
             self.feed(generation, input);
         }
         self.after(READERS_LAG_MS, Event::ReadersCatchUp(generation));
+        self.tell_deposed(generation);
     }
 
     pub(super) fn readers_catch_up(&mut self, generation: u64) {
-        let Some(leader) = self.leaders.get_mut(&generation) else {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
             return;
         };
         if leader.stopped {
             return;
         }
         leader.readers_lag = false;
-        for input in std::mem::take(&mut leader.inbox) {
+        for input in leader.take_inbox() {
             self.feed(generation, input);
         }
     }
@@ -261,31 +269,35 @@ impl World {
     /// Cuts a leader off from its voters, so that neither a round nor a batch gets through, or
     /// lets it reach them again.
     pub fn set_quorum(&mut self, generation: u64, has_quorum: bool) {
-        let Some(leader) = self.leaders.get_mut(&generation) else {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
             return;
         };
         leader.has_quorum = has_quorum;
         leader.may_commit = has_quorum;
         self.quorum_withheld_at = self.now;
         if !has_quorum {
+            if generation == self.front {
+                self.call_election();
+            }
             return;
         }
-        let waits = !leader.batch.is_empty();
+        let (reign, waits) = (leader.reign, !leader.batch.is_empty());
         let missed = std::mem::take(&mut leader.missed);
         for round in std::mem::take(&mut leader.rounds_waiting) {
-            self.after(2, Event::Quorum(generation, round));
+            self.after(2, Event::Quorum(generation, reign, round));
         }
         if waits {
-            self.after(2, Event::BatchIsDurable(generation));
+            self.after(2, Event::BatchIsDurable(generation, reign));
         }
         for outcomes in missed {
             self.feed(generation, Input::Outcomes(outcomes));
         }
+        self.tell_deposed(generation);
     }
 
     /// What others have committed while it was cut off, a process never hears.
     pub fn hears_nothing_of_others(&mut self, generation: u64) {
-        if let Some(leader) = self.leaders.get_mut(&generation) {
+        if let Some(leader) = self.coordinators.get_mut(&generation) {
             leader.missed.clear();
         }
     }
@@ -299,12 +311,13 @@ impl World {
         id
     }
 
-    pub fn leader(&self) -> Option<&Leader> {
-        self.leaders.get(&self.front)
+    /// The process in front, if it lives.
+    pub fn leader(&self) -> Option<&Coordinator> {
+        self.coordinators.get(&self.front)
     }
 
     pub(super) fn hand_to_leader(&mut self, id: u64, generation: u64, host: usize, frame: Frame) {
-        if !self.leaders.contains_key(&generation) {
+        if !self.coordinators.contains_key(&generation) {
             return;
         }
         let conn = ConnId(id);
@@ -328,7 +341,7 @@ impl World {
 
     pub(super) fn tick_leader(&mut self, generation: u64) {
         let now = self.now;
-        if let Some(leader) = self.leaders.get_mut(&generation)
+        if let Some(leader) = self.coordinators.get_mut(&generation)
             && now >= leader.tick_at
         {
             leader.tick_at = i64::MAX;
@@ -339,21 +352,19 @@ impl World {
     }
 
     /// The voters answer only to the leader that the log knows.
-    pub(super) fn quorum_answers(&mut self, generation: u64, round: u64) {
-        let reigns = self
-            .leaders
-            .get(&generation)
-            .and_then(|leader| leader.core.epoch());
-        if reigns == self.truth.set.epoch {
+    pub(super) fn quorum_answers(&mut self, generation: u64, reign: u64, round: u64) {
+        let asked = self.coordinators.get(&generation);
+        let asked = asked.filter(|leader| leader.reign == reign);
+        if asked.is_some_and(|leader| leader.epoch() == self.truth.set.epoch) {
             self.feed(generation, Input::Quorum(round));
         }
     }
 
-    pub(super) fn batch_is_durable(&mut self, generation: u64) {
-        let Some(leader) = self.leaders.get_mut(&generation) else {
+    pub(super) fn batch_is_durable(&mut self, generation: u64, reign: u64) {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
             return;
         };
-        if !leader.may_commit || leader.batch.is_empty() {
+        if !leader.may_commit || leader.batch.is_empty() || leader.reign != reign {
             return;
         }
         let batch = std::mem::take(&mut leader.batch);
@@ -366,67 +377,94 @@ impl World {
                 .extend(batch.into_iter().map(|(_, proposal)| proposal));
             self.drain_leader(generation);
         }
+        self.perhaps_transfer(generation);
     }
 
     pub(super) fn feed(&mut self, generation: u64, input: Input) {
         let now = self.leader_now(generation);
-        let Some(leader) = self.leaders.get_mut(&generation) else {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
             return;
         };
-        if leader.stopped || (leader.readers_lag && input.is_from_network()) {
+        let waits = leader.hands_over && !matches!(input, Input::Outcomes(_));
+        if leader.stopped || waits || (leader.readers_lag && input.is_from_network()) {
             leader.inbox.push_back(input);
             return;
-        }
-        if generation == self.front {
-            self.wall_reached = self.wall_reached.max(now.wall);
         }
         let moved = offset(now) - leader.offset;
         leader.offset = offset(now);
         if moved.abs() > STEP_MS {
             leader.stepped_at = Some(self.now);
         }
+        if generation == self.front {
+            self.wall_reached = self.wall_reached.max(now.wall);
+        }
+        self.note_connection(generation, &input);
+        let nonce = match &input {
+            Input::Accept(..) => Nonce(self.rng.next()),
+            _ => Nonce(0),
+        };
+        if let Input::Request(id, _) = &input
+            && self.core_of(generation).is_some()
+        {
+            self.unanswered.insert(*id, generation);
+        }
+        let Some(core) = self.core_of(generation) else {
+            // Nobody here who would listen.
+            return;
+        };
         match input {
-            Input::Tick => leader.core.handle_tick(now),
-            Input::Quorum(round) => leader.core.handle_quorum(round, now),
-            Input::Outcomes(outcomes) => leader.core.handle_outcomes(outcomes, now),
-            Input::Request(id, request) => {
-                leader.core.handle_request(id, request, now);
-                self.unanswered.insert(id, generation);
-            }
-            Input::Message(conn, message) => leader.core.handle_message(conn, message, now),
-            Input::Disconnected(conn) => {
-                leader.core.handle_disconnected(conn, now);
-                if let Some(connection) = self.connections.get_mut(&conn.0) {
-                    connection.leader_open = false;
-                }
-            }
+            Input::Tick => core.handle_tick(now),
+            Input::Quorum(round) => core.handle_quorum(round, now),
+            Input::Outcomes(outcomes) => core.handle_outcomes(outcomes, now),
+            Input::Request(id, request) => core.handle_request(id, request, now),
+            Input::Message(conn, message) => core.handle_message(conn, message, now),
+            Input::Disconnected(conn) => core.handle_disconnected(conn, now),
             Input::Accept(conn, name) => {
-                if let Some(connection) = self.connections.get_mut(&conn.0) {
-                    connection.leader_open = true;
-                }
-                let nonce = Nonce(self.rng.next());
-                leader
-                    .core
-                    .handle_connected(conn, name, CERTIFICATE, nonce, now);
-                self.send(conn.0, Direction::Down, Frame::Accepted);
+                core.handle_connected(conn, name, CERTIFICATE, nonce, now);
             }
         }
         self.drain_leader(generation);
     }
 
+    /// Connections are held whether or not anybody leads here.
+    fn note_connection(&mut self, generation: u64, input: &Input) {
+        let Some(coordinator) = self.coordinators.get_mut(&generation) else {
+            return;
+        };
+        let (conn, is_open) = match input {
+            Input::Accept(conn, name) => {
+                coordinator.conns.insert(*conn, name.clone());
+                (conn, true)
+            }
+            Input::Disconnected(conn) => {
+                coordinator.conns.remove(conn);
+                (conn, false)
+            }
+            _ => return,
+        };
+        if let Some(connection) = self.connections.get_mut(&conn.0) {
+            connection.leader_open = is_open;
+        }
+        if is_open {
+            self.send(conn.0, Direction::Down, Frame::Accepted);
+        }
+    }
+
     /// Takes out everything the core has decided, begins the next batch, and sets the timer.
-    fn drain_leader(&mut self, generation: u64) {
+    pub(super) fn drain_leader(&mut self, generation: u64) {
         loop {
             let mut idle = true;
-            while let Some(leader) = self.leaders.get_mut(&generation)
-                && let Some((id, proposal)) = leader.core.poll_proposal()
+            while let Some(leader) = self.coordinators.get_mut(&generation)
+                && let Some(core) = leader.core.as_mut()
+                && let Some((id, proposal)) = core.poll_proposal()
             {
                 leader.queue.push((id, proposal.clone()));
                 invariants::on_propose(self, generation, &proposal);
                 idle = false;
             }
-            while let Some(leader) = self.leaders.get_mut(&generation)
-                && let Some(effect) = leader.core.poll_effect()
+            while let Some(leader) = self.coordinators.get_mut(&generation)
+                && let Some(core) = leader.core.as_mut()
+                && let Some(effect) = core.poll_effect()
             {
                 self.perform(generation, effect);
                 idle = false;
@@ -442,7 +480,7 @@ impl World {
     fn begin_batch(&mut self, generation: u64) -> bool {
         let now = self.leader_now(generation);
         let (shortest, longest) = self.commit_ms;
-        let Some(leader) = self.leaders.get_mut(&generation) else {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
             return false;
         };
         if let Some(withhold) = self.withhold {
@@ -453,22 +491,22 @@ impl World {
             leader.withheld.extend::<Vec<_>>(kept);
         }
         let early = !self.rules.on(Rule::GrantBeforeWord);
-        if leader.queue.is_empty() || !(leader.batch.is_empty() || early) {
+        if leader.hands_over || leader.queue.is_empty() || !(leader.batch.is_empty() || early) {
             return false;
         }
         let next = std::mem::take(&mut leader.queue);
-        let begins = leader.batch.is_empty();
+        let (reign, begins) = (leader.reign, leader.batch.is_empty());
         leader.batch.extend(next.iter().cloned());
         if early {
             // The word goes out first, and the disk is hoped for.
             let outcomes = self.apply_unlogged(&next);
-            if let Some(leader) = self.leaders.get_mut(&generation) {
-                leader.core.handle_outcomes(outcomes, now);
+            if let Some(core) = self.core_of(generation) {
+                core.handle_outcomes(outcomes, now);
             }
         }
         if begins {
             let after = self.rng.between(shortest, longest);
-            self.after(after, Event::BatchIsDurable(generation));
+            self.after(after, Event::BatchIsDurable(generation, reign));
         }
         true
     }
@@ -477,7 +515,7 @@ impl World {
     pub fn release_withheld(&mut self) {
         self.withhold = None;
         let generation = self.front;
-        if let Some(leader) = self.leaders.get_mut(&generation) {
+        if let Some(leader) = self.coordinators.get_mut(&generation) {
             let withheld = std::mem::take(&mut leader.withheld);
             leader.queue.extend(withheld);
         }
@@ -486,14 +524,18 @@ impl World {
 
     fn schedule_tick(&mut self, generation: u64) {
         let now = self.leader_now(generation);
-        let Some(leader) = self.leaders.get(&generation) else {
+        let Some(leader) = self.coordinators.get(&generation) else {
             return;
         };
-        let wanted = leader.core.poll_timeout(now);
-        let at = self.coordinator_clock.true_time_of(wanted, self.now) + self.tick_late_ms;
+        let Some(core) = leader.core.as_ref() else {
+            return;
+        };
+        let wanted = core.poll_timeout(now);
+        let clock = &self.controls[leader.machine].clock;
+        let at = clock.true_time_of(wanted, self.now) + self.tick_late_ms;
         let at = at.max(self.now + 1);
         if at < leader.tick_at {
-            if let Some(leader) = self.leaders.get_mut(&generation) {
+            if let Some(leader) = self.coordinators.get_mut(&generation) {
                 leader.tick_at = at;
             }
             self.at(at, Event::LeaderTick(generation));
@@ -507,25 +549,24 @@ impl World {
             }
             Effect::Close { conn, reason } => {
                 self.note(|_| format!("coordinator closes connection {}: {reason}", conn.0));
+                if let Some(coordinator) = self.coordinators.get_mut(&generation) {
+                    coordinator.conns.remove(&conn);
+                }
                 self.close_from_leader(conn.0);
             }
             Effect::Reply { request, answer } => self.answered(request, answer),
             Effect::ConfirmQuorum { round } => {
-                if let Some(leader) = self.leaders.get_mut(&generation) {
+                if let Some(leader) = self.coordinators.get_mut(&generation) {
                     if leader.has_quorum {
+                        let reign = leader.reign;
                         let after = self.rng.between(1, 5);
-                        self.after(after, Event::Quorum(generation, round));
+                        self.after(after, Event::Quorum(generation, reign, round));
                     } else {
                         leader.rounds_waiting.push(round);
                     }
                 }
             }
-            Effect::StepDown => {
-                self.crash_leader(generation, false);
-                if self.front == generation {
-                    self.after(1_000, Event::StartLeader);
-                }
-            }
+            Effect::StepDown => self.stand_by(generation),
         }
     }
 

@@ -32,9 +32,8 @@ pub struct Host {
     pub labels: Vec<Label>,
     pub agent: Option<AgentShell>,
     pub supervisor: Option<SupervisorShell>,
-    /// The coordinator process that it dials instead of the one in front.
-    pub dials: Option<u64>,
-    pub link: Link,
+    /// The way to each of the coordinators' machines.
+    pub links: Vec<Link>,
     pub disk_full: bool,
     /// What its last attach listed.
     pub last_held: Vec<Token>,
@@ -64,7 +63,7 @@ enum Input {
 }
 
 impl Host {
-    pub fn new(identity: AgentName, slots: u32, now: i64) -> Host {
+    pub fn new(identity: AgentName, slots: u32, machines: usize, now: i64) -> Host {
         Host {
             identity,
             clock: Clock::right(now),
@@ -76,8 +75,7 @@ impl Host {
             labels: Vec::new(),
             agent: None,
             supervisor: None,
-            dials: None,
-            link: Link::default(),
+            links: vec![Link::default(); machines],
             disk_full: false,
             last_held: Vec::new(),
             unsupervised_at: now,
@@ -87,6 +85,12 @@ impl Host {
 
     fn boot_id(&self, host: usize) -> String {
         format!("boot-{host}-{}", self.boots)
+    }
+
+    pub fn set_delay(&mut self, delay_ms: (i64, i64)) {
+        for link in &mut self.links {
+            link.delay_ms = delay_ms;
+        }
     }
 
     pub fn is_supervised(&self) -> bool {

@@ -83,7 +83,7 @@ impl World {
     /// Every process learns what another's commands have changed; one that is cut off, later.
     pub(super) fn publish(&mut self, proposer: u64, outcomes: &[(ProposalId, Outcome)]) {
         let others: Vec<u64> = self
-            .leaders
+            .coordinators
             .keys()
             .copied()
             .filter(|&generation| generation != proposer)
@@ -93,7 +93,7 @@ impl World {
                 .iter()
                 .map(|(_, outcome)| (NOBODYS, outcome.clone()));
             let outcomes: Vec<_> = outcomes.collect();
-            match self.leaders.get_mut(&other) {
+            match self.coordinators.get_mut(&other) {
                 Some(leader) if !leader.may_commit => leader.missed.push(outcomes),
                 _ => self.feed(other, Input::Outcomes(outcomes)),
             }

@@ -35,7 +35,7 @@ pub enum Frame {
     Close,
 }
 
-/// The path between one host and the coordinator's machine.
+/// The path between one host and one coordinator's machine.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub up_cut: bool,
@@ -70,6 +70,8 @@ impl Link {
 pub struct Connection {
     pub host: usize,
     pub agent: u64,
+    /// The coordinator's machine, and the process there.
+    pub machine: usize,
     pub leader: u64,
     pub agent_open: bool,
     pub leader_open: bool,
@@ -95,19 +97,21 @@ impl Connection {
 }
 
 impl World {
-    /// The agent of this host begins to dial the coordinator's process in front.
-    pub(super) fn dial(&mut self, host: usize) {
+    /// The agent of this host begins to dial whatever process there is on this machine.
+    pub(super) fn dial(&mut self, host: usize, machine: usize) {
+        const NOBODY: u64 = 0;
         let Some(agent) = self.hosts[host].agent.as_ref() else {
             return;
         };
         let agent = agent.generation;
-        let leader = self.hosts[host].dials.unwrap_or(self.front);
+        let leader = self.controls[machine].process.unwrap_or(NOBODY);
         let id = self.fresh_id();
         self.connections.insert(
             id,
             Connection {
                 host,
                 agent,
+                machine,
                 leader,
                 agent_open: false,
                 leader_open: false,
@@ -117,18 +121,22 @@ impl World {
             },
         );
         if let Some(agent) = self.hosts[host].agent.as_mut() {
-            agent.dialing = Some(id);
+            agent.posts[machine].dialing = Some(id);
         }
         self.send(id, Direction::Up, Frame::Hello);
         self.after(DIAL_TIMEOUT_MS, Event::DialTimeout(host, id));
     }
 
     pub(super) fn dial_timed_out(&mut self, host: usize, id: u64) {
-        let agent = self.hosts[host].agent.as_mut();
-        if let Some(agent) = agent.filter(|a| a.dialing == Some(id)) {
-            agent.dialing = None;
+        let posts = self.hosts[host]
+            .agent
+            .as_mut()
+            .map(|agent| &mut agent.posts);
+        let mut posts = posts.into_iter().flatten().enumerate();
+        if let Some((machine, post)) = posts.find(|(_, post)| post.dialing == Some(id)) {
+            post.dialing = None;
             self.break_connection(id);
-            self.dial_later(host, 0);
+            self.dial_later(host, machine, 0);
         }
     }
 
@@ -148,7 +156,8 @@ impl World {
         if connection.broken {
             return;
         }
-        let (shortest, longest) = self.hosts[connection.host].link.delay_ms;
+        let link = &self.hosts[connection.host].links[connection.machine];
+        let (shortest, longest) = link.delay_ms;
         let arrival = self.now + self.rng.between(shortest, longest);
         let lane = connection.lane(direction);
         let arrival = arrival.max(lane.last_arrival);
@@ -181,7 +190,7 @@ impl World {
     pub fn release_held(&mut self) {
         self.hold = None;
         for (id, direction, frame) in std::mem::take(&mut self.held) {
-            self.hand_over(id, direction, frame);
+            self.arrive(id, direction, frame);
         }
     }
 
@@ -191,7 +200,8 @@ impl World {
             let Some(connection) = self.connections.get_mut(&id) else {
                 return;
             };
-            if self.hosts[connection.host].link.is_cut(direction) {
+            let link = &self.hosts[connection.host].links[connection.machine];
+            if link.is_cut(direction) {
                 return;
             }
             let lane = connection.lane(direction);
@@ -200,12 +210,12 @@ impl World {
                 _ => return,
             }
             if let Some((_, frame)) = lane.frames.pop_front() {
-                self.hand_over(id, direction, frame);
+                self.arrive(id, direction, frame);
             }
         }
     }
 
-    fn hand_over(&mut self, id: u64, direction: Direction, frame: Frame) {
+    fn arrive(&mut self, id: u64, direction: Direction, frame: Frame) {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
@@ -260,26 +270,34 @@ impl World {
             Direction::Down => connection.agent_open,
         };
         if open {
-            self.hand_over(id, direction, Frame::Close);
+            self.arrive(id, direction, Frame::Close);
         }
     }
 
+    /// Cuts a host off from all coordinators.
     pub fn cut(&mut self, host: usize, up: bool, down: bool) {
-        self.note(|_| format!("host {host}: network cut (up {up}, down {down})"));
-        let link = &mut self.hosts[host].link;
+        for machine in 0..self.controls.len() {
+            self.cut_from(host, machine, up, down);
+        }
+    }
+
+    pub fn cut_from(&mut self, host: usize, machine: usize, up: bool, down: bool) {
+        self.note(|_| format!("host {host}: cut from machine {machine} (up {up}, down {down})"));
+        let link = &mut self.hosts[host].links[machine];
         link.up_cut |= up;
         link.down_cut |= down;
         link.cuts += 1;
         let cuts = link.cuts;
-        self.after(IDLE_TIMEOUT_MS, Event::CutLasts(host, cuts));
+        self.after(IDLE_TIMEOUT_MS, Event::CutLasts(host, machine, cuts));
     }
 
     pub fn heal(&mut self, host: usize) {
         self.note(|_| format!("host {host}: network whole"));
-        let link = &mut self.hosts[host].link;
-        link.up_cut = false;
-        link.down_cut = false;
-        link.cuts += 1;
+        for link in &mut self.hosts[host].links {
+            link.up_cut = false;
+            link.down_cut = false;
+            link.cuts += 1;
+        }
         let waiting: Vec<u64> = self.connections_of(host).collect();
         for id in waiting {
             self.after(1, Event::Deliver(id, Direction::Up));
@@ -288,13 +306,18 @@ impl World {
     }
 
     /// A cut has lasted for as long as a connection may be without a word.
-    pub(super) fn cut_lasts(&mut self, host: usize, cuts: u64) {
-        let link = &self.hosts[host].link;
+    pub(super) fn cut_lasts(&mut self, host: usize, machine: usize, cuts: u64) {
+        let link = &self.hosts[host].links[machine];
         if link.cuts != cuts {
             return;
         }
         let (up, down) = (link.up_cut, link.down_cut);
-        for id in self.connections_of(host).collect::<Vec<_>>() {
+        let to_machine = |id: &u64| self.connections[id].machine == machine;
+        for id in self
+            .connections_of(host)
+            .filter(to_machine)
+            .collect::<Vec<_>>()
+        {
             if up {
                 self.time_out(id, Direction::Up);
             }

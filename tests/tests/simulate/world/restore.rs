@@ -25,7 +25,7 @@ impl World {
     /// The group is lost with everything that came after the backup. What ran then has run all the
     /// same, and the world does not forget it.
     pub fn restore(&mut self, backup: Backup) {
-        for leader in self.leaders.keys().copied().collect::<Vec<_>>() {
+        for leader in self.coordinators.keys().copied().collect::<Vec<_>>() {
             self.crash_leader(leader, false);
         }
         let lost = self.log.len() - backup.commands;
