@@ -1,6 +1,6 @@
 //! The shell around an agent: it dials, reads its mail in order, and reads the clock first.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId};
@@ -23,6 +23,8 @@ pub struct AgentShell {
     socket: Option<u64>,
     /// By the coordinators' machines.
     pub(super) posts: Vec<Post>,
+    /// To which machine each connection leads that was dialled and is not lost.
+    pub(super) lines: BTreeMap<u64, usize>,
 }
 
 /// One coordinator as an agent's shell sees it.
@@ -66,6 +68,7 @@ impl World {
             tick_at: i64::MAX,
             socket: None,
             posts: vec![Post::default(); self.controls.len()],
+            lines: BTreeMap::new(),
         });
         self.after(2, Event::AgentDialsSupervisor(host, generation));
         for machine in 0..self.controls.len() {
@@ -264,9 +267,8 @@ impl World {
         };
         match input {
             Input::Connected(id) => {
-                if let Some(connection) = self.connections.get(&id) {
-                    let coordinator = CoordinatorId(connection.machine);
-                    let id = ConnectionId(id);
+                if let Some(&machine) = agent.lines.get(&id) {
+                    let (id, coordinator) = (ConnectionId(id), CoordinatorId(machine));
                     agent.core.handle_connected(id, coordinator, now);
                 }
             }
@@ -292,13 +294,15 @@ impl World {
     }
 
     fn agent_lost(&mut self, host: usize, id: u64, pause: DurationMs) {
-        let Some(connection) = self.connections.get_mut(&id) else {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.agent_open = false;
+        }
+        let Some(agent) = self.hosts[host].agent.as_mut() else {
             return;
         };
-        connection.agent_open = false;
-        let machine = connection.machine;
-        let agent = self.hosts[host].agent.as_ref();
-        if !agent.is_some_and(|agent| agent.core.has_line_to(CoordinatorId(machine))) {
+        if let Some(machine) = agent.lines.remove(&id)
+            && !agent.core.has_line_to(CoordinatorId(machine))
+        {
             self.dial_later(host, machine, pause.0);
         }
     }

@@ -122,19 +122,20 @@ impl World {
         );
         if let Some(agent) = self.hosts[host].agent.as_mut() {
             agent.posts[machine].dialing = Some(id);
+            agent.lines.insert(id, machine);
         }
         self.send(id, Direction::Up, Frame::Hello);
         self.after(DIAL_TIMEOUT_MS, Event::DialTimeout(host, id));
     }
 
     pub(super) fn dial_timed_out(&mut self, host: usize, id: u64) {
-        let posts = self.hosts[host]
-            .agent
-            .as_mut()
-            .map(|agent| &mut agent.posts);
-        let mut posts = posts.into_iter().flatten().enumerate();
+        let Some(agent) = self.hosts[host].agent.as_mut() else {
+            return;
+        };
+        let mut posts = agent.posts.iter_mut().enumerate();
         if let Some((machine, post)) = posts.find(|(_, post)| post.dialing == Some(id)) {
             post.dialing = None;
+            agent.lines.remove(&id);
             self.break_connection(id);
             self.dial_later(host, machine, 0);
         }
