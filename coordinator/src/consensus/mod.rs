@@ -556,7 +556,7 @@ impl Group {
     /// Asks the machine at an address (`host:port`) who it is, so that it may be added.
     pub async fn meet(&self, address: &str) -> Result<Candidate, MeetError> {
         match &self.network {
-            Some(network) => network.meet(address).await,
+            Some(network) => network.meet(address, self.speaks()).await,
             None => Err(MeetError::no_network(address)),
         }
     }

@@ -16,6 +16,9 @@ const STEADY_AFTER: DurationMs = DurationMs::from_secs(60);
 /// stepped; steering is a two-thousandth.
 const STEP: DurationMs = DurationMs(100);
 
+/// By how much the two clocks of one reading may be apart, and what is cut off of milliseconds.
+const READ_TOGETHER: DurationMs = DurationMs(6);
+
 /// Looks that are remembered.
 const READINGS: usize = 8;
 
@@ -73,7 +76,7 @@ impl PeerClocks {
         let half_way = answered.wall - DurationMs(way.0 / 2);
         let reading = PeerClock {
             ahead: clock.wall - half_way,
-            unsure: DurationMs(way.0 / 2 + 1),
+            unsure: DurationMs(way.0 / 2) + READ_TOGETHER,
             steady: clock.steady,
             read: answered,
         };
@@ -150,14 +153,14 @@ mod tests {
         heard(&mut clocks, 1_000, 2, 1_501);
         heard(&mut clocks, 2_000, 40, 2_510);
         let best = clocks.best().unwrap();
-        assert_eq!((best.ahead, best.unsure), (DurationMs(500), DurationMs(2)));
+        assert_eq!((best.ahead, best.unsure), (DurationMs(500), DurationMs(7)));
         assert_eq!(best.read, at(2_040, 2_040));
         // It was stepped: what was read before says nothing any more.
         heard(&mut clocks, 3_000, 40, 9_020);
         let best = clocks.best().unwrap();
         assert_eq!(
             (best.ahead, best.unsure),
-            (DurationMs(6_000), DurationMs(21))
+            (DurationMs(6_000), DurationMs(26))
         );
     }
 }

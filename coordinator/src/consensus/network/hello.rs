@@ -153,9 +153,6 @@ pub(super) fn judge(
 
 #[cfg(test)]
 mod tests {
-    use protocol::WallMs;
-
-    use super::super::wire::Clock;
     use super::*;
 
     const OWN: u64 = 1;
@@ -199,10 +196,6 @@ mod tests {
             facts: Facts {
                 name: "somebody".to_owned(),
                 ..Facts::default()
-            },
-            clock: Clock {
-                wall: WallMs(0),
-                steady: true,
             },
         };
         let known = case.known.map(|store| Member {

@@ -5,7 +5,6 @@
 //! through one way only is seen for what it is.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
 use transport::{
     CertificateProblem, ConnectError, Connection, ControlReceiver, ControlSender, Dialer,
-    HandshakeError, ReceiveError, SendError, StreamError, Wanted,
+    HandshakeError, PeerName, ReceiveError, SendError, StreamError, Wanted,
 };
 
 use super::hello::{self, Met, Refusal};
@@ -36,6 +35,9 @@ const ASKED_MAX: usize = 256;
 /// Between two tries, at first and at last. A member that comes back is to be heard within a second.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_millis(800);
+
+/// Of what one name stands for, so many are tried: a machine has an address of each family, or two.
+const ADDRESSES_MAX: usize = 4;
 
 /// How long a try is left alone, even where the member is heard meanwhile.
 const TRY_AT_LEAST: Duration = Duration::from_millis(200);
@@ -216,18 +218,7 @@ pub(super) async fn dial(
     address: &str,
     expected: Option<u64>,
 ) -> Result<(Met, Connection, (ControlSender, ControlReceiver)), LinkError> {
-    let resolved = resolve(address).await?;
-    let connected = dialer.connect(resolved, Wanted::Control).await;
-    let (name, connection) = connected.map_err(|source| {
-        let address = address.to_owned();
-        match source {
-            ConnectError::Handshake(HandshakeError::PeerCertificate {
-                problem: CertificateProblem::WrongName,
-                ..
-            }) => LinkError::NotControl { address, source },
-            source => LinkError::Connect { address, source },
-        }
-    })?;
+    let (name, connection) = reach(dialer, address).await?;
     let greeted = timeout(HELLO_LIMIT, greet(table, address, expected, &connection));
     let (hello, streams) = greeted.await.map_err(|_| LinkError::Silent {
         address: address.to_owned(),
@@ -276,18 +267,32 @@ async fn greet(
     }
 }
 
-async fn resolve(address: &str) -> Result<SocketAddr, LinkError> {
+/// Connects to the first that answers of what an address stands for.
+async fn reach(dialer: &Dialer, address: &str) -> Result<(PeerName, Connection), LinkError> {
     if address.is_empty() {
         return Err(LinkError::NoAddress);
     }
+    let named = || address.to_owned();
     let found = tokio::net::lookup_host(address).await;
-    let mut found = found.map_err(|source| LinkError::LookUp {
-        address: address.to_owned(),
+    let found = found.map_err(|source| LinkError::LookUp {
+        address: named(),
         source,
     })?;
-    found.next().ok_or_else(|| LinkError::NoMachine {
-        address: address.to_owned(),
-    })
+    let mut failed = LinkError::NoMachine { address: named() };
+    for resolved in found.take(ADDRESSES_MAX) {
+        let address = named();
+        failed = match dialer.connect(resolved, Wanted::Control).await {
+            Ok(connected) => return Ok(connected),
+            Err(
+                source @ ConnectError::Handshake(HandshakeError::PeerCertificate {
+                    problem: CertificateProblem::WrongName,
+                    ..
+                }),
+            ) => LinkError::NotControl { address, source },
+            Err(source) => LinkError::Connect { address, source },
+        };
+    }
+    Err(failed)
 }
 
 /// Why a question has no answer.

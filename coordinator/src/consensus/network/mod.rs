@@ -190,8 +190,9 @@ impl Network {
         tasks
     }
 
-    /// Asks the machine at an address who it is.
-    pub(super) async fn meet(&self, address: &str) -> Result<Candidate, MeetError> {
+    /// Asks the machine at an address who it is, and whether it may join a group that speaks commands
+    /// of this version.
+    pub(super) async fn meet(&self, address: &str, speaks: u32) -> Result<Candidate, MeetError> {
         let refused = |why: String| MeetError {
             address: address.to_owned(),
             why,
@@ -208,6 +209,13 @@ impl Network {
             let why = format!(
                 "{} (node {}) is a member of another group: clear its data directory first, if it is to join this one",
                 facts.name, met.node
+            );
+            return Err(refused(why));
+        }
+        if facts.speaks < speaks {
+            let why = format!(
+                "{} (node {}) knows commands up to version {} only, and the group uses those of version {speaks}: upgrade it first",
+                facts.name, met.node, facts.speaks
             );
             return Err(refused(why));
         }

@@ -95,7 +95,7 @@ impl Table {
     /// What this machine says to a node.
     pub(super) fn hello(&self, to: Option<u64>) -> Hello {
         let store = self.store.get().copied().unwrap_or_default();
-        let mut inner = self.inner();
+        let inner = self.inner();
         let knows_you = match to {
             _ if inner.members.is_empty() => Knows::Nobody,
             Some(node) if inner.members.contains_key(&node) => Knows::You,
@@ -107,7 +107,6 @@ impl Table {
             store: store.to_string(),
             knows_you,
             facts: self.facts.clone(),
-            clock: inner.own_clock.look(read_now()),
         }
     }
 

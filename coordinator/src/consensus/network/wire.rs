@@ -33,7 +33,6 @@ pub(super) struct Hello {
     pub(super) store: String,
     pub(super) knows_you: Knows,
     pub(super) facts: Facts,
-    pub(super) clock: Clock,
 }
 
 /// Whether the sender's membership has the node that it speaks to.

@@ -430,36 +430,50 @@ async fn machines_that_do_not_belong_are_not_spoken_to() {
     house.stop_all().await;
 }
 
-/// Two versions side by side: what the older member does not know is not proposed, until it does.
+/// A rolling upgrade: what the older member does not know is not proposed, until it does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_that_a_member_does_not_know_is_refused() {
     let mut house = House::new();
-    house.start(1, Begin::Alone).await;
-    leads(&house.groups[&1]).await;
-    assert_eq!(propose(&house.groups[&1]).await, 2);
-    let mut options = house.options(2, Begin::Join);
-    options.own.speaks = 0;
-    house.groups.insert(2, Group::start(options).await.unwrap());
-    house.add(1, 2).await;
-    assert_eq!(house.groups[&1].speaks(), 0);
-    let outcomes = house.groups[&1].propose(batch()).await.unwrap();
-    assert_eq!(outcomes.len(), 3);
-    for outcome in outcomes {
-        let refused = ledger::Refusal::NotKnownToAll {
-            needs: 1,
-            speaks: 0,
-        };
-        assert_eq!(outcome.result, Err(refused));
+    for (node, begin) in [(1, Begin::Alone), (2, Begin::Join)] {
+        let mut options = house.options(node, begin);
+        options.own.speaks = 0;
+        house
+            .groups
+            .insert(node, Group::start(options).await.unwrap());
     }
-    // Its program is exchanged.
-    house.stop(2).await;
-    house.start(2, Begin::Join).await;
-    until("it says what it knows", async || {
-        house.groups[&1].speaks() == 1
+    leads(&house.groups[&1]).await;
+    house.add(1, 2).await;
+    let refused = ledger::Refusal::NotKnownToAll {
+        needs: 1,
+        speaks: 0,
+    };
+    // The one that follows is upgraded first, and then the one that leads.
+    for node in [2, 1] {
+        let leader = house.leader(&[1, 2]).await;
+        assert_eq!(house.groups[&leader].speaks(), 0, "before {node}");
+        let outcomes = house.groups[&leader].propose(batch()).await.unwrap();
+        assert_eq!(outcomes.len(), 3);
+        for outcome in outcomes {
+            assert_eq!(outcome.result, Err(refused.clone()));
+        }
+        house.stop(node).await;
+        house.start(node, Begin::Join).await;
+    }
+    let leader = house.leader(&[1, 2]).await;
+    until("all say what they know", async || {
+        house.groups[&leader].speaks() == 1
     })
     .await;
-    assert_eq!(propose(&house.groups[&1]).await, 4);
-    house.agree(1).await;
+    assert_eq!(house.propose(&[1, 2]).await.1, 2);
+
+    // Whoever knows less than all of them does not join.
+    let mut options = house.options(3, Begin::Join);
+    options.own.speaks = 0;
+    house.groups.insert(3, Group::start(options).await.unwrap());
+    let address = house.reached_at(3);
+    let leader = house.leader(&[1, 2]).await;
+    let error = house.groups[&leader].meet(&address).await.unwrap_err();
+    assert!(error.to_string().contains("upgrade it first"), "{error}");
     house.stop_all().await;
 }
 
