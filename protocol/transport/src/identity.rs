@@ -289,6 +289,7 @@ struct Inner {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
+    authorities: Vec<CertificateDer<'static>>,
 }
 
 impl fmt::Debug for Identity {
@@ -348,6 +349,7 @@ impl Identity {
                 chain,
                 key,
                 roots: Arc::new(roots),
+                authorities: read_certificates(&ca_path)?,
             }),
         })
     }
@@ -373,6 +375,11 @@ impl Identity {
 
     pub(crate) fn key(&self) -> &PrivateKeyDer<'static> {
         &self.inner.key
+    }
+
+    /// The certificates of `ca.pem`; the first is of the authority that signs.
+    pub(crate) fn authorities(&self) -> &[CertificateDer<'static>] {
+        &self.inner.authorities
     }
 
     pub(crate) fn roots(&self) -> Arc<RootCertStore> {

@@ -34,6 +34,7 @@ mod expiry;
 mod files;
 mod frame;
 mod handshake;
+pub mod https;
 pub mod identity;
 mod listener;
 pub mod settings;

@@ -1,6 +1,7 @@
 //! Both ends over real loopback.
 
 mod handshakes;
+mod https;
 mod identities;
 mod pair;
 mod streams;
