@@ -13,12 +13,16 @@ use clap::Args;
 use protocol::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use transport::https::HttpsClient;
 use ureq::http::header::LINK;
 use ureq::http::{Response, StatusCode};
 use ureq::typestate::WithBody;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::failure::{Failure, Status, chain};
+use crate::https::OverTls;
 use crate::patience::Patience;
 
 /// Where a coordinator says how it is reached, in its data directory.
@@ -51,6 +55,9 @@ pub(crate) struct Target {
 struct ApiFile {
     url: String,
     token: String,
+    /// Of the authority to trust, where the address is https.
+    #[serde(default)]
+    ca: Option<PathBuf>,
 }
 
 #[derive(Clone)]
@@ -102,11 +109,19 @@ fn of_environment(url: std::ffi::OsString) -> Result<Client, Failure> {
             "set MATINS_TOKEN_FILE to a file that you may read",
         )
     })?;
-    Ok(Client::new(&url, token.trim()))
+    let ca = env::var_os("MATINS_CA").map(PathBuf::from);
+    Client::new(&url, token.trim(), ca.as_deref())
 }
 
 impl Client {
-    fn new(url: &str, token: &str) -> Client {
+    fn new(url: &str, token: &str, ca: Option<&Path>) -> Result<Client, Failure> {
+        let trusted = ca.map(HttpsClient::trusting).transpose().map_err(|error| {
+            Failure::of_error(
+                format!("reading whom to trust at {url}"),
+                &error,
+                "name the cluster's ca.pem, as it lies in each identity's directory, in MATINS_CA",
+            )
+        })?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -115,13 +130,14 @@ impl Client {
             .user_agent(concat!("matins/", env!("CARGO_PKG_VERSION")))
             .timeout_connect(Some(CONNECT_LIMIT))
             .build();
-        Client {
-            agent: config.into(),
+        let connector = TcpConnector::default().chain(OverTls { client: trusted });
+        Ok(Client {
+            agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             url: url.trim_end_matches('/').to_owned(),
             token: token.to_owned(),
             limit: ANSWER_LIMIT,
             patience: Patience::default(),
-        }
+        })
     }
 
     /// The same for who cannot wait longer.
@@ -166,7 +182,7 @@ impl Client {
                 "start the coordinator again: it writes the file anew",
             )
         })?;
-        Ok(Client::new(&api.url, &api.token))
+        Client::new(&api.url, &api.token, api.ca.as_deref())
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -7,6 +7,7 @@ mod commands;
 mod complete;
 mod dev;
 mod failure;
+mod https;
 mod import;
 mod log_thread;
 mod output;

@@ -8,7 +8,7 @@
 //! | `snapshots/` | a copy of the ledger, for members that are far behind |
 //! | `reserve` | room on the disk, given up when it is full |
 //! | `api-token` | the secret that every request to the API must carry |
-//! | `api.json` | where the API listens, and the token; there while it listens |
+//! | `api.json` | where the API listens, the token, and the authority to trust over TLS; there while it listens |
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
@@ -70,6 +70,8 @@ pub enum DataDirError {
 struct ApiFile<'a> {
     url: &'a str,
     token: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca: Option<&'a Path>,
 }
 
 impl DataDir {
@@ -136,12 +138,20 @@ impl DataDir {
     }
 
     /// Tells programs on this machine where the API is and how to be let in.
-    pub(crate) fn publish(&self, url: &str, token: &ApiToken) -> Result<(), DataDirError> {
+    /// `ca` is the file of the authority that a client over TLS is to trust.
+    pub(crate) fn publish(
+        &self,
+        url: &str,
+        token: &ApiToken,
+        ca: Option<&Path>,
+    ) -> Result<(), DataDirError> {
         let file = ApiFile {
             url,
+            ca,
             token: token.reveal(),
         };
-        let mut content = serde_json::to_vec(&file).expect("two strings are always JSON");
+        let mut content =
+            serde_json::to_vec(&file).expect("strings and a path that was text are always JSON");
         content.push(b'\n');
         replace(&self.path.join(API_FILE), &content)
     }
@@ -221,7 +231,7 @@ mod tests {
         let path = parent.path().join("deep/er");
         let dir = DataDir::open(&path).unwrap();
         let token = dir.token().unwrap();
-        dir.publish("http://127.0.0.1:1", &token).unwrap();
+        dir.publish("http://127.0.0.1:1", &token, None).unwrap();
         assert_eq!(mode(&path), 0o700);
         for file in [LOCK_FILE, TOKEN_FILE, API_FILE] {
             assert_eq!(mode(&path.join(file)), 0o600, "{file}");

@@ -1,8 +1,8 @@
 //! From nothing to serving, and back.
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
-use transport::{Identity, IdentityError, ListenError, Listener, Role};
+use transport::https::HttpsServer;
+use transport::identity::CA_FILE;
+use transport::{Identity, IdentityError, ListenError, Listener, Role, TlsError};
 
 use crate::address;
 use crate::agents;
@@ -48,7 +50,7 @@ pub struct Options {
     pub identity_dir: PathBuf,
     /// UDP address where agents attach.
     pub agents_addr: SocketAddr,
-    /// TCP address of the HTTP API; on loopback, since it speaks in the clear.
+    /// TCP address of the HTTP API: in the clear on loopback, over TLS everywhere else.
     pub api_addr: SocketAddr,
     /// What this coordinator is called in the ledger and in answers.
     pub node: String,
@@ -61,10 +63,10 @@ pub struct Options {
 /// Why a coordinator did not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum CoordinatorError {
-    #[error(
-        "the API cannot listen on {address}: it speaks in the clear, so it listens on loopback only, for example on 127.0.0.1:7412"
-    )]
-    NotLoopback { address: SocketAddr },
+    #[error("setting up TLS for the API")]
+    ApiTls(#[from] TlsError),
+    #[error("finding out where the identity's directory is")]
+    Place(#[source] io::Error),
     #[error("preparing the data directory")]
     DataDir(#[from] DataDirError),
     #[error("loading the coordinator's identity")]
@@ -123,11 +125,6 @@ pub async fn run_until(
     options: Options,
     stop: impl Future<Output = ()>,
 ) -> Result<(), CoordinatorError> {
-    if !options.api_addr.ip().is_loopback() {
-        return Err(CoordinatorError::NotLoopback {
-            address: options.api_addr,
-        });
-    }
     let identity = Identity::load(&options.identity_dir)?;
     let data = DataDir::open(&options.data_dir)?;
     let token = data.token()?;
@@ -136,6 +133,7 @@ pub async fn run_until(
     let member = Member::start(files).await?;
     let agents = Listener::bind(options.agents_addr, &identity, Role::Agent)?;
     let (listener, api_address) = bind_api(options.api_addr).await?;
+    let api_door = ApiDoor::new(api_address, &options.identity_dir, &identity)?;
 
     let roster = Arc::new(Roster::default());
     let certificate = identity.lifetime();
@@ -160,11 +158,12 @@ pub async fn run_until(
         node: options.node.as_str().into(),
         agents_address: agents.local_addr(),
     };
+    let listener = ApiListener::new(listener, api_door.https.clone());
     let doors = Doors::open(agents, listener, api);
     let house = House {
         data,
         token,
-        api_address,
+        api_door,
         threads,
         doors,
     };
@@ -175,7 +174,7 @@ pub async fn run_until(
 struct House {
     data: DataDir,
     token: ApiToken,
-    api_address: SocketAddr,
+    api_door: ApiDoor,
     threads: Threads,
     doors: Doors,
 }
@@ -205,8 +204,9 @@ impl House {
         let lead = self.threads.lead.clone();
         let published = async {
             if let Some(leads) = lead.settled().await {
-                let url = format!("http://{}", self.api_address);
-                self.data.publish(&url, &self.token)?;
+                let url = self.api_door.url();
+                let ca = self.api_door.ca.as_deref();
+                self.data.publish(&url, &self.token, ca)?;
                 tracing::info!(
                     api = url,
                     agents = %self.doors.agents.local_addr(),
@@ -365,7 +365,7 @@ struct Doors {
 }
 
 impl Doors {
-    fn open(agents: Listener, listener: TcpListener, api: Api) -> Doors {
+    fn open(agents: Listener, listener: ApiListener, api: Api) -> Doors {
         let agents = Arc::new(agents);
         let welcome = agents::welcome(
             Arc::clone(&agents),
@@ -381,7 +381,7 @@ impl Doors {
         Doors {
             agents,
             agents_task: tokio::spawn(welcome),
-            api_task: tokio::spawn(api::serve(ApiListener::new(listener), api, closed)),
+            api_task: tokio::spawn(api::serve(listener, api, closed)),
             close_api,
             outputs,
         }
@@ -400,6 +400,51 @@ impl Doors {
     async fn close_agents(self) {
         self.agents.shutdown("the coordinator stops").await;
         self.agents_task.abort();
+    }
+}
+
+/// How the API is reached.
+struct ApiDoor {
+    address: SocketAddr,
+    /// On every address but loopback, which nobody else listens to.
+    https: Option<HttpsServer>,
+    /// Whom a client over TLS is to trust.
+    ca: Option<PathBuf>,
+}
+
+impl ApiDoor {
+    fn new(
+        address: SocketAddr,
+        identity_dir: &Path,
+        identity: &Identity,
+    ) -> Result<ApiDoor, CoordinatorError> {
+        let in_the_clear = address.ip().is_loopback();
+        let https = (!in_the_clear)
+            .then(|| HttpsServer::new(identity))
+            .transpose()?;
+        // Whoever reads it may stand in another directory.
+        let ca = path::absolute(identity_dir.join(CA_FILE)).map_err(CoordinatorError::Place)?;
+        Ok(ApiDoor {
+            address,
+            ca: https.is_some().then_some(ca),
+            https,
+        })
+    }
+
+    /// For programs on this machine.
+    fn url(&self) -> String {
+        let mut address = self.address;
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        let scheme = if self.https.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{address}")
     }
 }
 

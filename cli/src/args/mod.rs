@@ -43,6 +43,7 @@ Environment:
   MATINS_URL, MATINS_TOKEN_FILE
                      address of the coordinator's API and the file with its
                      token, instead of a data directory
+  MATINS_CA          the cluster's ca.pem, by which an https address is trusted
   NO_COLOR           no colours, set to anything; there are none anyway where
                      the output is no terminal
   MATINS_LOG         what coordinator and agent log, such as `debug` or

@@ -42,7 +42,7 @@ pub(crate) struct Coordinator {
     /// Where agents connect, UDP
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7411")]
     pub(crate) agents_listen: SocketAddr,
-    /// Where the API listens, TCP on loopback
+    /// Where the API listens, TCP: in the clear on loopback, HTTPS elsewhere
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7412")]
     pub(crate) api_listen: SocketAddr,
     /// Name of this machine in logs and answers [default: its host name]

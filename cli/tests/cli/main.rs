@@ -3,6 +3,7 @@
 // Helpers of tests are no tests to clippy.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod asking;
 mod dev;
 mod import;

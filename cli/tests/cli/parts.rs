@@ -70,7 +70,7 @@ fn parts_that_cannot_start_say_why() {
             api,
         ])
     };
-    coordinator("node-1", "192.0.2.1:7412").refused_with_remedy(1, &["loopback"]);
+    coordinator("node-1", "192.0.2.1:7412").refused_with_remedy(1, &["192.0.2.1:7412"]);
     coordinator("nowhere", "127.0.0.1:0").refused_with_remedy(1, &["nowhere"]);
     let agent = |identity, name| {
         place.matins(&[

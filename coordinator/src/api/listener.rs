@@ -16,9 +16,10 @@ use std::time::Duration;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep};
+use transport::https::{HttpStream, HttpsServer};
 
 use crate::engine::REQUEST_LIMIT;
 
@@ -38,13 +39,19 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) struct ApiListener {
     listener: TcpListener,
+    /// Where the API is not spoken in the clear.
+    https: Option<HttpsServer>,
     places: Arc<Semaphore>,
 }
 
 impl ApiListener {
-    pub(crate) fn new(listener: TcpListener) -> ApiListener {
+    pub(crate) fn new(listener: TcpListener, https: Option<HttpsServer>) -> ApiListener {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        ApiListener { listener, places }
+        ApiListener {
+            listener,
+            https,
+            places,
+        }
     }
 }
 
@@ -59,6 +66,10 @@ impl Listener for ApiListener {
             .expect("nobody closes this semaphore");
         // The listener of axum tells of errors (no file descriptors left) and tries again.
         let (stream, peer) = Listener::accept(&mut self.listener).await;
+        let stream = match &self.https {
+            Some(https) => https.wrap(stream),
+            None => HttpStream::Http(stream),
+        };
         (ApiStream::new(stream, place), peer)
     }
 
@@ -109,7 +120,7 @@ impl Connected<IncomingStream<'_, ApiListener>> for Peer {
 }
 
 pub(crate) struct ApiStream {
-    stream: TcpStream,
+    stream: HttpStream,
     patience: Patience,
     /// When it is given up.
     limit: Pin<Box<Sleep>>,
@@ -123,7 +134,7 @@ pub(crate) struct ApiStream {
 }
 
 impl ApiStream {
-    fn new(stream: TcpStream, place: OwnedSemaphorePermit) -> ApiStream {
+    fn new(stream: HttpStream, place: OwnedSemaphorePermit) -> ApiStream {
         ApiStream {
             stream,
             patience: Patience::default(),
@@ -248,6 +259,7 @@ mod tests {
     use std::task::Waker;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     use super::*;
 
@@ -255,7 +267,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let client = TcpStream::connect(address).await.unwrap();
-        let (mut stream, _) = ApiListener::new(listener).accept().await;
+        let (mut stream, _) = ApiListener::new(listener, None).accept().await;
         stream.note_written();
         (stream, client)
     }

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 use std::pin::Pin;
 use std::str::FromStr;
@@ -125,6 +125,24 @@ impl AsyncWrite for HttpStream {
                 Pin::new(stream).poll_write(cx, bytes)
             }
         }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            HttpStream::Http(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            HttpStream::Https(secured) => {
+                let stream = ready!(secured.poll_open(cx))?;
+                Pin::new(stream).poll_write_vectored(cx, pieces)
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

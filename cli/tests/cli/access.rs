@@ -1,0 +1,109 @@
+//! Tokens, and the API over TLS, as people use them.
+
+use crate::place::{Place, Said, wait_for};
+
+fn url_of(place: &Place) -> String {
+    let file = place.read("data/api.json");
+    let (_, rest) = file.split_once("\"url\":\"").unwrap();
+    rest.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_token_lets_in_over_tls_by_the_clusters_own_authority_alone() {
+    let place = Place::new();
+    for (ca, out) in [("ca", "c1"), ("other-ca", "other")] {
+        place
+            .matins(&["ca", "create", "--dir", ca, "--cluster", "prod"])
+            .done();
+        let issue = [
+            "ca",
+            "issue",
+            "--dir",
+            ca,
+            "--role",
+            "coordinator",
+            "--name",
+            "c1",
+            "--out",
+            out,
+        ];
+        place.matins(&issue).done();
+    }
+    let arguments = [
+        "coordinator",
+        "--data",
+        "data",
+        "--identity",
+        "c1",
+        "--agents-listen",
+        "127.0.0.1:0",
+        "--api-listen",
+        "0.0.0.0:0",
+    ];
+    let mut coordinator = place.start("coordinator", &arguments);
+    wait_for("the coordinator to be up", || {
+        place.path("data/api.json").exists().then_some(())
+    });
+    let url = url_of(&place);
+    assert!(url.starts_with("https://127.0.0.1:"), "{url}");
+
+    // On its machine nobody names anything.
+    let here =
+        |arguments: &[&str]| -> Said { place.matins(&[arguments, &["--data", "data"]].concat()) };
+    assert_eq!(here(&["get", "jobs", "-o", "json"]).done(), "[]\n");
+    let made = here(&[
+        "token",
+        "create",
+        "ci",
+        "--role",
+        "viewer",
+        "-n",
+        "fin/*",
+        "--expires",
+        "1d",
+    ]);
+    assert!(
+        made.stderr.contains("ci: viewer of fin/*, until "),
+        "{made:?}"
+    );
+    place.write("ci.token", &made.done());
+    let listed = here(&["token", "list"]).done();
+    assert!(listed.contains("ci     viewer  fin/*"), "{listed}");
+    here(&["token", "create", "ci", "--role", "admin"])
+        .refused_with_remedy(1, &["there is a token `ci` already"]);
+    here(&["token", "create", "x", "--role", "root"]).refused(2, &["viewer, operator, admin"]);
+    here(&["token", "create", "x", "--role", "viewer", "-n", "a/b"]).refused(2, &["`a/b`"]);
+
+    let elsewhere = |arguments: &[&str], ca: Option<&str>| -> Said {
+        let mut command = place.command(arguments);
+        command.env("MATINS_URL", &url);
+        command.env("MATINS_TOKEN_FILE", "ci.token");
+        if let Some(ca) = ca {
+            command.env("MATINS_CA", ca);
+        }
+        command.output().unwrap().into()
+    };
+    let get = ["get", "jobs", "-o", "json"];
+    assert_eq!(elsewhere(&get, Some("c1/ca.pem")).done(), "[]\n");
+    elsewhere(&get, Some("other/ca.pem"))
+        .refused_with_remedy(3, &["is it a coordinator of this cluster"]);
+    elsewhere(&get, None).refused_with_remedy(3, &["MATINS_CA"]);
+    elsewhere(&get, Some("none.pem")).refused_with_remedy(1, &["none.pem", "MATINS_CA"]);
+    elsewhere(&["cordon", "h1", "--reason", "a test"], Some("c1/ca.pem")).refused_with_remedy(
+        1,
+        &["for the role operator, and the token ci is viewer of fin/*"],
+    );
+
+    here(&["token", "revoke", "ci", "--reason", "a test"]).done();
+    elsewhere(&get, Some("c1/ca.pem")).refused_with_remedy(1, &["the token ci was revoked at"]);
+    let audit = here(&["get", "audit", "-o", "json"]).done();
+    assert!(audit.contains("\"from\": \"127.0.0.1\""), "{audit}");
+
+    coordinator.signal("TERM");
+    assert_eq!(
+        coordinator.wait(),
+        Some(0),
+        "{}",
+        place.read("coordinator.out")
+    );
+}
