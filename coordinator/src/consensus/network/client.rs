@@ -34,14 +34,15 @@ use super::wire::{self, Answer, Appended, Ask, Ballot, Opening};
 /// Messages on their way that have no answer yet, and the bytes of their entries. One more is sent
 /// where there is none on its way, however large it is.
 const MESSAGES_UNDER_WAY_MAX: usize = 32;
-const BYTES_UNDER_WAY_MAX: usize = 8 << 20;
+const BYTES_UNDER_WAY_MAX: usize = 4 << 20;
 
 /// Bytes of the entries of one message, where it has more than one entry.
-const MESSAGE_BYTES_MAX: usize = 4 << 20;
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// How long the oldest message may be without an answer. A disk may take seconds; sending all of it
-/// again would not make it faster.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long nothing may be taken or answered while something is under way. A disk may stand still for
+/// seconds, and a line may need as many for what is under way: sending it again would make neither
+/// faster. A member that is gone is noticed by its connection.
+const STILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Between two tries where the other side cannot be reached, and how long one waits for it: looking
 /// costs nothing, and what it misses is to be sent as soon as it is there.
@@ -209,8 +210,8 @@ enum SessionError {
     Hear(#[from] ReceiveError),
     #[error("the other side ended the log's stream")]
     Ended,
-    #[error("entries were not answered for {} s", ANSWER_LIMIT.as_secs())]
-    Late,
+    #[error("entries were neither taken nor answered for {} s", STILL_LIMIT.as_secs())]
+    Still,
 }
 
 /// Requests on their way to one member, and its answers in the same order.
@@ -232,11 +233,12 @@ struct LogStream {
     /// Messages without an answer.
     under_way: VecDeque<UnderWay>,
     bytes: usize,
+    /// When anything was last taken or answered.
+    moved: Instant,
 }
 
 struct UnderWay {
     bytes: usize,
-    since: Instant,
     /// The last message of its request: to the ones before openraft expects no answer.
     last: bool,
 }
@@ -271,12 +273,13 @@ where
                 written,
                 under_way,
                 bytes,
+                moved,
             } = log;
-            let oldest = under_way.front().map(|it| it.since);
-            let late = oldest.map_or_else(Instant::now, |since| since + ANSWER_LIMIT);
+            let waits = !under_way.is_empty();
             tokio::select! {
                 biased;
-                heard = receiver.receive(), if oldest.is_some() => {
+                heard = receiver.receive(), if waits => {
+                    *moved = Instant::now();
                     let answer = heard?.ok_or(SessionError::Ended)?;
                     let answered = under_way.pop_front();
                     *bytes -= answered.as_ref().map_or(0, |it| it.bytes);
@@ -290,13 +293,16 @@ where
                 }
                 wrote = sender.write(&writing[*written..]), if *written < writing.len() => {
                     *written += wrote?;
+                    *moved = Instant::now();
                 }
                 request = next_of(&mut self.input), if takes_more => {
                     if let Some(request) = request {
                         log.put(&request)?;
                     }
                 }
-                () = sleep_until(late), if oldest.is_some() => return Err(SessionError::Late),
+                () = sleep_until(*moved + STILL_LIMIT), if waits => {
+                    return Err(SessionError::Still);
+                }
             }
         }
     }
@@ -338,6 +344,7 @@ impl LogStream {
             written: 0,
             under_way: VecDeque::new(),
             bytes: 0,
+            moved: Instant::now(),
         })
     }
 
@@ -351,18 +358,14 @@ impl LogStream {
     fn put(&mut self, request: &AppendEntriesRequest<Types>) -> Result<(), SendError> {
         self.writing.clear();
         self.written = 0;
-        let since = Instant::now();
+        self.moved = Instant::now();
         for (append, entries) in wire::write_appends(request, MESSAGE_BYTES_MAX) {
             let frame = encode_frame(&append)?;
             self.writing.extend_from_slice(&frame);
             self.writing.extend_from_slice(&entries);
             let bytes = frame.len() + entries.len();
             self.bytes += bytes;
-            self.under_way.push_back(UnderWay {
-                bytes,
-                since,
-                last: false,
-            });
+            self.under_way.push_back(UnderWay { bytes, last: false });
         }
         if let Some(last) = self.under_way.back_mut() {
             last.last = true;

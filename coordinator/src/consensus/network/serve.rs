@@ -43,7 +43,7 @@ const ASKED_MAX: usize = 64;
 const STREAMS_MAX: usize = 8;
 
 /// Longest time for the entries of a message that was announced.
-const ENTRIES_LIMIT: Duration = Duration::from_secs(30);
+const ENTRIES_LIMIT: Duration = Duration::from_secs(60);
 
 type Node = Raft<Types, State>;
 
