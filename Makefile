@@ -59,11 +59,12 @@ simulate: ## Replay one seed of the simulation: make simulate SEED=n
 	MATINS_SIM_SEED=$(or $(SEED),$(error say which seed: make simulate SEED=n)) \
 		cargo test -p tests --test simulate random -- --nocapture
 
-bench: ## Measure ledger, schedules and manifests on this machine
+bench: ## Measure ledger, schedules, manifests and the leader's address (root) on this machine
 	cargo bench -p tests --bench leases
 	cargo bench -p tests --bench pages
 	cargo bench -p tests --bench costs
 	cargo run --release --quiet -p matins -- bench next
+	cargo bench -p matins --bench address
 
 house: ## Draw docs/house.svg anew from cargo metadata (needs graphviz)
 	MATINS_DRAW_HOUSE=1 cargo test -p tests --test house the_drawing_is_true

@@ -189,7 +189,7 @@ impl Keepalived {
         let directory = tempfile::tempdir().unwrap();
         let configuration = directory.path().join("keepalived.conf");
         let text = format!(
-            "vrrp_instance leader {{\n state BACKUP\n interface eth0\n virtual_router_id 51\n \
+            "vrrp_instance leader {{\n state BACKUP\n version 3\n interface eth0\n virtual_router_id 51\n \
              priority {priority}\n advert_int {advert_s}\n \
              virtual_ipaddress {{\n {V4}/32 dev eth0\n }}\n}}\n"
         );

@@ -274,6 +274,8 @@ mod tests {
         holder: Holder,
         now: BootMs,
         quorum: Option<i64>,
+        /// What it answers within that time.
+        confirms: bool,
         answers: Report,
         listens: bool,
         under_way: Option<(BootMs, u64)>,
@@ -288,6 +290,7 @@ mod tests {
                 holder: Holder::new(PACE),
                 now: BootMs(0),
                 quorum: Some(10),
+                confirms: true,
                 answers: fine(false),
                 listens: true,
                 under_way: None,
@@ -343,7 +346,7 @@ mod tests {
                 match self.under_way {
                     Some((due, round)) if due == next => {
                         self.under_way = None;
-                        let confirmed = self.quorum.is_some();
+                        let confirmed = self.confirms && self.quorum.is_some();
                         self.holder.handle_confirmed(round, confirmed, self.now);
                     }
                     _ => self.holder.handle_tick(self.now),
@@ -392,6 +395,11 @@ mod tests {
         world.quorum = None;
         world.go_to(10_000);
         assert_eq!(world.said, []);
+        world.quorum = Some(10);
+        world.confirms = false;
+        world.go_to(15_000);
+        assert_eq!(world.said, []);
+        world.confirms = true;
         // A round that takes as long as a hold lasts is worth nothing.
         world.quorum = Some(PACE.lasts.0);
         world.go_to(20_000);

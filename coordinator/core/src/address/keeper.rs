@@ -157,8 +157,8 @@ impl Keeper {
         // The process may have been stopped between its look at the clock and the call.
         self.handle_tick(now);
         match put {
-            Put::Done if self.until.is_none() => self.actions.push_back(Action::Remove { address }),
-            Put::Done => {
+            // What has ended meanwhile is removed again, and nobody is told of it.
+            Put::Done if self.until.is_some() => {
                 if self.held.insert(address) {
                     self.announcing = Some(Announcing {
                         since: now,
@@ -168,7 +168,7 @@ impl Keeper {
                     self.handle_tick(now);
                 }
             }
-            Put::Late => {}
+            Put::Done | Put::Late => {}
             Put::Failed(what) => {
                 self.held.remove(&address);
                 self.refused = Some(Fault::Refused { address, what });
@@ -373,8 +373,10 @@ mod tests {
         );
         world.kernel.insert(V4);
         world.now = BootMs(9_000);
+        world.announced.clear();
         world.keeper.handle_put(V4, Put::Done, world.now);
         world.obey();
+        assert_eq!(world.announced, []);
         assert_eq!(world.kernel, BTreeSet::new());
         assert!(!world.holds());
     }
