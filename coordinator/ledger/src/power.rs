@@ -74,6 +74,13 @@ impl Disk {
         }
     }
 
+    /// Whether nobody has a file open that was opened since the power was last switched on.
+    pub fn is_closed(&self) -> bool {
+        let watched = watched();
+        let watched = watched.get(&self.directory);
+        watched.is_none_or(|watched| Arc::strong_count(&watched.power) == 1)
+    }
+
     /// Loses of what was not synced whatever `survives` says no to. Everything is closed by now.
     pub fn lose(&self, mut survives: impl FnMut() -> bool) -> io::Result<()> {
         let mut watched = watched();

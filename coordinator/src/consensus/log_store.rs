@@ -291,6 +291,12 @@ impl LogWriter {
         }
     }
 
+    /// Waits for the next order, where virtual time passes.
+    #[cfg(test)]
+    pub(super) async fn next(&mut self) -> Option<Order> {
+        self.orders.recv().await
+    }
+
     /// Carries out an order, and with it what has come up meanwhile.
     pub(super) fn write(&mut self, order: Order) {
         let mut orders = vec![order];

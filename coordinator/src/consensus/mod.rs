@@ -676,6 +676,10 @@ where
     T: Send + 'static,
     E: Error + Send + Sync + 'static,
 {
+    #[cfg(test)]
+    if tests::simulate::is_virtual() {
+        return work().map_err(io::Error::other);
+    }
     tokio::task::spawn_blocking(work)
         .await
         .map_err(io::Error::other)?

@@ -108,6 +108,12 @@ impl LedgerKeeper {
         }
     }
 
+    /// Waits for the next order, where virtual time passes.
+    #[cfg(test)]
+    pub(super) async fn next(&mut self) -> Option<Order> {
+        self.orders.recv().await
+    }
+
     pub(super) fn carry_out(&mut self, order: Order) {
         match order {
             Order::Apply(entries, done) => {

@@ -2,8 +2,10 @@
 //! live; and groups of one and of three, of which the process is killed, the power cut, the files
 //! exchanged.
 
+mod crashes;
 mod group;
 mod members;
 mod network;
 mod relay;
+pub(super) mod simulate;
 mod stores;

@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 use transport::Role;
 
 use super::snapshots::SnapshotFile;
+#[cfg(test)]
+use super::tests::simulate::Runtime;
+#[cfg(not(test))]
+use openraft_rt_tokio::TokioRuntime as Runtime;
 
 openraft::declare_raft_types!(
     pub(super) Types:
@@ -19,6 +23,7 @@ openraft::declare_raft_types!(
         R = Answer,
         NodeId = u64,
         Node = Member,
+        AsyncRuntime = Runtime,
 );
 
 pub(super) type Leader = LeaderId<u64, u64>;

@@ -449,7 +449,7 @@ fn a_process_does_not_outlive_its_consensus() {
     assert_eq!(status.code(), Some(crate::exit::LEDGER_FAILED));
 }
 
-fn run(work: impl Future<Output = ()>) {
+pub(super) fn run(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -1,7 +1,9 @@
 //! Three members in one process, with a network of channels that can be cut.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,11 +23,13 @@ use super::super::retention::Limits;
 use super::super::snapshots::SnapshotFile;
 use super::super::state::State;
 use super::super::types::{SnapshotOf, Types, VoteCast};
-use super::super::{Begin, Facts, Group, GroupOptions, Member, ProposeError, Timers, Workers};
+use super::super::{
+    Begin, ChangeError, Facts, Group, GroupOptions, Member, ProposeError, Timers, Workers,
+};
 use super::group::{LIMIT, batch, content, epoch, leads, propose};
 
 #[derive(Clone, Default)]
-struct Lan(Arc<Mutex<Cables>>);
+pub(super) struct Lan(Arc<Mutex<Cables>>);
 
 #[derive(Default)]
 struct Cables {
@@ -34,12 +38,12 @@ struct Cables {
 }
 
 /// A member's cables.
-struct Plug {
+pub(super) struct Plug {
     lan: Lan,
     from: u64,
 }
 
-struct Link {
+pub(super) struct Link {
     lan: Lan,
     from: u64,
     to: u64,
@@ -60,6 +64,16 @@ impl Link {
             return Err(cut_off());
         }
         cables.members.get(&self.to).cloned().ok_or_else(cut_off)
+    }
+}
+
+impl Plug {
+    /// Of a member that has nobody to speak to.
+    pub(super) fn alone() -> Plug {
+        Plug {
+            lan: Lan::default(),
+            from: 1,
+        }
     }
 }
 
@@ -129,12 +143,15 @@ impl RaftNetworkV2<Types> for Link {
     }
 }
 
-struct House {
+pub(super) struct House {
     lan: Lan,
-    directories: BTreeMap<u64, TempDir>,
-    groups: BTreeMap<u64, Group>,
+    /// A directory for each node, below this one.
+    directory: PathBuf,
+    pub(super) groups: BTreeMap<u64, Group>,
     timers: Timers,
     witness: Option<u64>,
+    /// The directory, if it goes with the house.
+    own: Option<TempDir>,
 }
 
 /// The machine that tests may be busy; nobody is to be taken for dead for that.
@@ -152,32 +169,74 @@ impl House {
 
     /// As [`House::of_three`]; the third may be a witness.
     async fn of(timers: Timers, witness: Option<u64>) -> House {
-        let directories: BTreeMap<u64, TempDir> = (1..=3)
-            .map(|node| (node, tempfile::tempdir().unwrap()))
-            .collect();
-        let first = GroupOptions::in_directory(directories[&1].path(), 1, Begin::Alone);
+        let own = tempfile::tempdir().unwrap();
+        let mut house = House {
+            timers,
+            witness,
+            ..House::at(own.path())
+        };
+        house.own = Some(own);
+        house.found().await;
+        house
+    }
+
+    /// An empty house that keeps its files in a directory.
+    pub(super) fn at(directory: &Path) -> House {
+        House {
+            lan: Lan::default(),
+            directory: directory.to_owned(),
+            groups: BTreeMap::new(),
+            timers: PATIENT,
+            witness: None,
+            own: None,
+        }
+    }
+
+    pub(super) async fn found(&mut self) {
+        fs::create_dir(self.directory_of(1)).unwrap();
+        let first = GroupOptions::in_directory(&self.directory_of(1), 1, Begin::Alone);
         let mut store = Store::open(&first.ledger, Rules::all()).unwrap();
         assert_eq!(epoch(&store.propose(&batch()).unwrap()), 2);
         drop(store);
-        let mut house = House {
-            lan: Lan::default(),
-            directories,
-            groups: BTreeMap::new(),
-            timers,
-            witness,
-        };
-        house.start(1, Begin::Alone).await;
-        leads(&house.groups[&1]).await;
+        self.start(1, Begin::Alone).await;
+        leads(&self.groups[&1]).await;
         for node in [2, 3] {
-            house.start(node, Begin::Join).await;
-            let store = house.groups[&node].store();
-            let facts = house.facts(node);
-            let added = house.groups[&1].add(node, Member { store, facts }).await;
-            added.unwrap();
+            self.start(node, Begin::Join).await;
         }
-        let voters = house.groups[&1].set_voters([1, 2, 3].into());
-        voters.await.unwrap();
-        house
+        self.join().await;
+    }
+
+    /// Makes voters of all that run. A change that is under way is waited for.
+    pub(super) async fn join(&self) {
+        let all: Vec<u64> = self.groups.keys().copied().collect();
+        let joined = async {
+            loop {
+                let leader = self.leader(&all).await;
+                if self.try_to_join(leader).await.is_ok() {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LIMIT, joined).await.unwrap();
+    }
+
+    async fn try_to_join(&self, leader: u64) -> Result<(), ChangeError> {
+        for (node, group) in &self.groups {
+            let member = Member {
+                store: group.store(),
+                facts: self.facts(*node),
+            };
+            if *node != leader {
+                self.groups[&leader].add(*node, member).await?;
+            }
+        }
+        let voters = self.groups.keys().copied().collect();
+        self.groups[&leader].set_voters(voters).await
+    }
+
+    fn directory_of(&self, node: u64) -> PathBuf {
+        self.directory.join(node.to_string())
     }
 
     fn facts(&self, node: u64) -> Facts {
@@ -191,13 +250,14 @@ impl House {
         }
     }
 
-    async fn start(&mut self, node: u64, begin: Begin) {
-        let directory = self.directories[&node].path();
+    pub(super) async fn start(&mut self, node: u64, begin: Begin) {
+        let directory = self.directory_of(node);
+        fs::create_dir_all(&directory).unwrap();
         let plug = Plug {
             lan: self.lan.clone(),
             from: node,
         };
-        let mut options = GroupOptions::in_directory(directory, node, begin);
+        let mut options = GroupOptions::in_directory(&directory, node, begin);
         options.timers = self.timers;
         options.own = self.facts(node);
         let group = Group::start_with(options, |_| plug, Limits::default(), Workers::start)
@@ -209,14 +269,14 @@ impl House {
         self.groups.insert(node, group);
     }
 
-    async fn stop(&mut self, node: u64) {
+    pub(super) async fn stop(&mut self, node: u64) {
         self.lan.0.lock().unwrap().members.remove(&node);
         let group = self.groups.remove(&node).unwrap();
         group.stop().await.unwrap();
     }
 
     /// Proposes to whoever of `nodes` leads; answers who that was, and the epoch.
-    async fn propose(&self, nodes: &[u64]) -> (u64, i64) {
+    pub(super) async fn propose(&self, nodes: &[u64]) -> (u64, i64) {
         loop {
             let leader = self.leader(nodes).await;
             match self.groups[&leader].propose(batch()).await {
@@ -248,7 +308,7 @@ impl House {
     }
 
     /// Waits until all that are there hold the same.
-    async fn agree(&self, leader: u64) {
+    pub(super) async fn agree(&self, leader: u64) {
         let expected = content(&self.groups[&leader]).await;
         let agreed = async {
             for group in self.groups.values() {

@@ -1,0 +1,70 @@
+//! The threads that work on the files, as tasks: each order takes the time that a disk takes, and
+//! is then carried out at once, by the very code that the threads run.
+
+use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use openraft_rt::AsyncRuntime;
+use tokio::time::sleep;
+
+use super::super::super::Workers;
+use super::draw::Draw;
+use super::runtime::Runtime;
+
+/// Between two rounds of checkpoints: rarely, so that a cut of the power takes much.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(3);
+
+/// How long a disk takes.
+#[derive(Clone)]
+pub(super) struct Speed(Arc<Mutex<(Draw, Duration)>>);
+
+impl Speed {
+    pub(super) fn new(draw: Draw) -> Speed {
+        Speed(Arc::new(Mutex::new((draw, Duration::ZERO))))
+    }
+
+    /// Each order takes so much longer from now on.
+    pub(super) fn slow_down(&self, by: Duration) {
+        self.0.lock().unwrap().1 = by;
+    }
+
+    async fn pass(&self) {
+        let time = {
+            let mut speed = self.0.lock().unwrap();
+            let slow = speed.1;
+            speed.0.time(0..3) + slow
+        };
+        sleep(time).await;
+    }
+}
+
+/// Works on the files of a machine for as long as it lives.
+pub(super) fn work(workers: Workers, speed: &Speed) {
+    let Workers {
+        mut log,
+        mut ledger,
+        checkpoints,
+        stop,
+    } = workers;
+    let disk = speed.clone();
+    Runtime::spawn(async move {
+        while let Some(order) = log.next().await {
+            disk.pass().await;
+            log.write(order);
+        }
+    });
+    let disk = speed.clone();
+    Runtime::spawn(async move {
+        while let Some(order) = ledger.next().await {
+            disk.pass().await;
+            ledger.carry_out(order);
+        }
+    });
+    Runtime::spawn(async move {
+        while stop.try_recv() != Err(TryRecvError::Disconnected) {
+            sleep(CHECKPOINT_EVERY).await;
+            checkpoints.round();
+        }
+    });
+}
