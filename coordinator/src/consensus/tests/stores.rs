@@ -2,9 +2,11 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::{fs, io, thread};
 
+use futures_util::poll;
 use futures_util::stream::{self, Stream, TryStreamExt};
 use ledger::Store;
 use ledger::log::LogFile;
+use ledger::power::Disk;
 use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{
     EntryResponder, IOFlushed, RaftLogStorage, RaftLogStorageExt, RaftStateMachine, SnapshotMeta,
@@ -132,6 +134,46 @@ async fn append(log: &mut LogStore, indexes: std::ops::Range<u64>, commands: usi
 
 async fn read(log: &mut LogStore, range: std::ops::Range<u64>) -> Vec<LogEntry> {
     log.try_get_log_entries(range).await.unwrap()
+}
+
+/// openraft's own suite does not ask this: a vote that is reported and lost is cast twice, an entry
+/// that is reported and lost was acknowledged. So the writer is the test itself here, and the disk
+/// loses what was not synced.
+#[tokio::test]
+async fn nothing_is_reported_before_it_survives_a_power_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::watch(directory.path());
+    let path = directory.path().join("log.db");
+    let open = || LogStore::open(LogFile::open(&path, "5eed").unwrap(), &path).unwrap();
+    let vote = VoteCast::new(7, 1);
+    {
+        let (mut log, mut writer) = open();
+        let (told, mut tells) = tokio::sync::oneshot::channel();
+        log.append([entry(0, 3)], IOFlushed::signal(told))
+            .await
+            .unwrap();
+        let order = writer.next().await.unwrap();
+        assert!(tells.try_recv().is_err(), "an entry was reported unwritten");
+        writer.write(order);
+        tells.try_recv().unwrap().unwrap();
+
+        let mut saving = Box::pin(log.save_vote(&vote));
+        assert!(poll!(&mut saving).is_pending());
+        let order = writer.next().await.unwrap();
+        assert!(
+            poll!(&mut saving).is_pending(),
+            "a vote was reported unwritten"
+        );
+        writer.write(order);
+        saving.await.unwrap();
+        disk.switch_off();
+    }
+    assert!(disk.is_closed());
+    disk.lose(|| false).unwrap();
+    disk.switch_on();
+    let (mut log, _writer) = open();
+    assert_eq!(log.read_vote().await.unwrap(), Some(vote));
+    assert_eq!(read(&mut log, 0..9).await, [entry(0, 3)]);
 }
 
 #[tokio::test]

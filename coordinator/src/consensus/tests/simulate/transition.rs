@@ -22,6 +22,7 @@ pub(super) enum Transition {
     LoseMessages(u64),
     Mend,
     SlowDisk(Place, Duration),
+    SlowDisks(Duration),
     QuickDisk(Place),
     /// Whoever leads is to hand over.
     Transfer(Place),
@@ -34,20 +35,19 @@ impl Transition {
     pub(super) fn draw(draw: &mut Draw) -> Transition {
         let place = draw.below(3) as Place;
         let other = (place + 1 + draw.below(2) as Place) % 3;
+        let slow = Duration::from_millis(10 + draw.below(500));
         match draw.below(100) {
-            0..12 => Transition::Kill(place),
-            12..24 => Transition::PowerCut(place),
-            24..28 => Transition::PowerCutOfAll,
-            28..48 => Transition::Start(place),
-            48..55 => Transition::CutOneWay(place, other),
-            55..62 => Transition::CutOff(place),
-            62..65 => Transition::LoseMessages(1 + draw.below(20)),
-            65..75 => Transition::Mend,
-            75..81 => {
-                let by = Duration::from_millis(10 + draw.below(500));
-                Transition::SlowDisk(place, by)
-            }
-            81..87 => Transition::QuickDisk(place),
+            0..10 => Transition::Kill(place),
+            10..20 => Transition::PowerCut(place),
+            20..26 => Transition::PowerCutOfAll,
+            26..46 => Transition::Start(place),
+            46..53 => Transition::CutOneWay(place, other),
+            53..60 => Transition::CutOff(place),
+            60..63 => Transition::LoseMessages(1 + draw.below(20)),
+            63..73 => Transition::Mend,
+            73..78 => Transition::SlowDisk(place, slow),
+            78..82 => Transition::SlowDisks(slow),
+            82..87 => Transition::QuickDisk(place),
             87..92 => Transition::Transfer(place),
             92..96 => Transition::Snapshot(place),
             _ => Transition::LoseDisk(place),

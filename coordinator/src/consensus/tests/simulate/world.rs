@@ -30,7 +30,7 @@ const FAULTS: Duration = Duration::from_secs(40);
 /// How long a group without faults may take until everything is in order.
 const HEALED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Between two looks at who leads.
+/// Between two looks at what the clients have met.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The place of the witness.
@@ -202,11 +202,13 @@ impl World {
         for place in 0..3 {
             self.kill(place).await;
         }
-        let terms = self.leaders.terms();
+        let leaders = self.leaders.count();
         let mut notes = self.notes.lock().unwrap();
         let acknowledged = notes.acknowledged.so_far().len();
         let mut history = mem::take(&mut notes.history);
-        history.push(format!("{acknowledged} acknowledged in {terms} terms"));
+        history.push(format!(
+            "{acknowledged} acknowledged under {leaders} leaders"
+        ));
         assert!(
             acknowledged > 20,
             "hardly anything was written: {history:#?}"
@@ -269,6 +271,11 @@ impl World {
             Transition::LoseMessages(percent) => self.lan.lose(percent),
             Transition::Mend => self.lan.heal(),
             Transition::SlowDisk(place, by) => self.places[place].speed.slow_down(by),
+            Transition::SlowDisks(by) => {
+                for standing in &self.places {
+                    standing.speed.slow_down(by);
+                }
+            }
             Transition::QuickDisk(place) => self.places[place].speed.slow_down(Duration::ZERO),
             Transition::Transfer(place) => {
                 let to = self.places[place].node;
@@ -367,10 +374,6 @@ impl World {
         let end = Instant::now() + time;
         while Instant::now() < end {
             sleep(LOOK_EVERY).await;
-            for (node, group) in self.groups.all() {
-                let now = *group.leadership().borrow();
-                self.leaders.look(node, now);
-            }
             let broken = self.notes.lock().unwrap().broken.take();
             if let Some(broken) = broken {
                 panic!("{broken}");
@@ -385,7 +388,11 @@ impl World {
     async fn look(&mut self, node: u64, group: &Group) -> Option<u64> {
         let acknowledged = self.notes.lock().unwrap().acknowledged.so_far();
         let limit = Duration::from_millis(300);
+        let before = *group.leadership().borrow();
         let leads = group.confirm(limit).await.is_ok();
+        if leads && before.leads && *group.leadership().borrow() == before {
+            self.leaders.confirmed(node, before);
+        }
         let looking = group.look(|store| (store.applied().unwrap(), store.dump().unwrap()));
         let (applied, dump) = timeout(limit, looking).await.ok()?.ok()?;
         if leads {

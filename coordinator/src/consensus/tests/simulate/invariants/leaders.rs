@@ -1,22 +1,29 @@
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::super::super::super::Leadership;
 
-/// In one term one node leads at most.
+/// A leader that a quorum has confirmed is the only one: whoever led before is never confirmed
+/// again. A term is not enough to name a leader. Within one, a node of a higher number may take the
+/// lead from a lower one, as openraft orders its votes, and never the other way.
 #[derive(Default)]
 pub(in super::super) struct Leaders {
-    terms: BTreeMap<u64, u64>,
+    confirmed: BTreeSet<(u64, u64)>,
 }
 
 impl Leaders {
-    pub(in super::super) fn look(&mut self, node: u64, now: Leadership) {
-        if now.leads {
-            let leader = *self.terms.entry(now.term).or_insert(node);
-            assert_eq!(leader, node, "two nodes lead in term {}", now.term);
+    /// A round that began after the last one ended has confirmed that `node` leads.
+    pub(in super::super) fn confirmed(&mut self, node: u64, now: Leadership) {
+        let leader = (now.term, node);
+        if let Some(newest) = self.confirmed.last() {
+            assert!(
+                leader >= *newest,
+                "{leader:?} was confirmed to lead after {newest:?} (term and node)"
+            );
         }
+        self.confirmed.insert(leader);
     }
 
-    pub(in super::super) fn terms(&self) -> usize {
-        self.terms.len()
+    pub(in super::super) fn count(&self) -> usize {
+        self.confirmed.len()
     }
 }
