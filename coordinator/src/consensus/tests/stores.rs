@@ -14,6 +14,8 @@ use openraft::storage::{
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::vote::RaftVote;
 use openraft::{OptionalSend, RaftLogReader, RaftSnapshotBuilder, StorageError};
+use openraft_rt::Oneshot as _;
+use openraft_rt_tokio::TokioOneshot;
 use protocol::Rules;
 use tempfile::TempDir;
 
@@ -148,14 +150,17 @@ async fn nothing_is_reported_before_it_survives_a_power_cut() {
     let vote = VoteCast::new(7, 1);
     {
         let (mut log, mut writer) = open();
-        let (told, mut tells) = tokio::sync::oneshot::channel();
+        let (told, mut tells) = TokioOneshot::channel();
         log.append([entry(0, 3)], IOFlushed::signal(told))
             .await
             .unwrap();
         let order = writer.next().await.unwrap();
-        assert!(tells.try_recv().is_err(), "an entry was reported unwritten");
+        assert!(
+            poll!(&mut tells).is_pending(),
+            "an entry was reported unwritten"
+        );
         writer.write(order);
-        tells.try_recv().unwrap().unwrap();
+        tells.await.unwrap().unwrap();
 
         let mut saving = Box::pin(log.save_vote(&vote));
         assert!(poll!(&mut saving).is_pending());
