@@ -51,6 +51,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Supervisor(options) => serve::supervisor(options),
         Command::AddressKeeper(options) => serve::address_keeper(options),
         Command::Coordinator(options) => serve::coordinator(options),
+        Command::Witness(options) => serve::witness(options),
         Command::Agent(Agent {
             about:
                 Some(AboutAgent::Revoke {
@@ -81,6 +82,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Drain(options) => commands::fleet::drain(&options),
         Command::Resource(what) => commands::fleet::resource(&what),
         Command::Token(what) => commands::token::token(&what),
+        Command::Cluster(what) => commands::cluster::cluster(&what),
         Command::Why(options) => commands::why::why(&options),
         Command::Sql(options) => commands::sql::sql(&options),
         Command::Completions(options) => reference::completions(&options),

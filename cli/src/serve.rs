@@ -12,7 +12,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use transport::Identity;
 
-use crate::args::{AddressKeeper, Child, Coordinator, RunAgent, Supervisor};
+use crate::args::{
+    AddressKeeper, Child, Control, Coordinator, RunAgent, Supervisor, Timers, Witness,
+};
 use crate::failure::{Failure, chain};
 use crate::log_thread::LogThread;
 
@@ -36,6 +38,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
         identity_dir,
         agents_addr: options.agents_listen,
         api_addr: options.api_listen,
+        membership: membership(options.control, options.join),
         node: options.node.unwrap_or_else(host_name),
         data_dir: options.data,
         clock: coordinator::Thresholds {
@@ -47,6 +50,33 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     let ended = block_on(&what, coordinator::run(options));
     log.finish();
     ended
+}
+
+pub(crate) fn witness(options: Witness) -> Result<(), Failure> {
+    begin(&options.child, io::stderr)?;
+    let what = format!("running a witness on {}", options.data.display());
+    let identity_dir = options
+        .identity
+        .unwrap_or_else(|| options.data.join(IDENTITY_DIR));
+    let options = coordinator::WitnessOptions {
+        identity_dir,
+        data_dir: options.data,
+        // A witness has no ledger of its own that a group could begin with.
+        membership: membership(options.control, true),
+    };
+    block_on(&what, coordinator::run_witness(options))
+}
+
+fn membership(control: Control, join: bool) -> coordinator::Membership {
+    coordinator::Membership {
+        peers_addr: Some(control.peers_listen),
+        advertise: control.advertise,
+        join,
+        timers: match control.timers {
+            Timers::Default => coordinator::consensus::Timers::default(),
+            Timers::Fast => coordinator::consensus::Timers::fast(),
+        },
+    }
 }
 
 pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {

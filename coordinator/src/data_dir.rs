@@ -23,9 +23,6 @@ use crate::consensus::{Begin, GroupOptions};
 use crate::files::{self, open_private};
 use crate::token::{ApiToken, TokenError};
 
-/// Number of the node that has no others.
-const ONLY_NODE: u64 = 1;
-
 const LOCK_FILE: &str = "lock";
 /// The ledger, in the data directory of a coordinator.
 pub const LEDGER_FILE: &str = "ledger.db";
@@ -103,10 +100,10 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// The files of a group of one, there and private: SQLite gives the files beside them the same
-    /// mode. An empty file is an empty database.
-    pub(crate) fn group(&self) -> Result<GroupOptions, DataDirError> {
-        let options = GroupOptions::in_directory(&self.path, ONLY_NODE, Begin::Alone);
+    /// The files of a member of a group, there and private: SQLite gives the files beside them the
+    /// same mode. An empty file is an empty database.
+    pub(crate) fn group(&self, node: u64, begin: Begin) -> Result<GroupOptions, DataDirError> {
+        let options = GroupOptions::in_directory(&self.path, node, begin);
         for path in [&options.ledger, &options.log] {
             open_private(path).map_err(|source| DataDirError::Write {
                 path: path.clone(),

@@ -24,7 +24,7 @@ use std::time::Duration;
 use coordinator_core::{Asked, ConnId, Core, RequestError};
 use ledger::Done;
 use protocol::message::{AgentMessage, Nonce};
-use protocol::{AgentName, Epoch, Lifetime, Now};
+use protocol::{AgentName, Epoch, Lifetime, Now, WallMs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::committer::Committed;
@@ -65,7 +65,11 @@ pub(crate) enum Standing {
     /// It has a core, and its `BecomeActive` is on its way.
     Beginning,
     /// It acts.
-    Reigning { term: u64, epoch: Epoch },
+    Reigning {
+        term: u64,
+        epoch: Epoch,
+        since: WallMs,
+    },
     /// It proposes nothing more, and gives the lead away as soon as another has everything.
     Leaving,
 }

@@ -13,10 +13,12 @@ use std::time::Duration;
 use coordinator_core::clock::Thresholds;
 use coordinator_core::{Config, Core};
 use ledger::{SeenClock, Store, StoreError, WorkingSet};
+use protocol::api::LeaderAddress;
 use protocol::message::Incarnation;
-use protocol::{Lifetime, Rules};
+use protocol::{Epoch, Lifetime, Rules, WallMs};
 use tokio::sync::watch;
 use tokio::time::sleep;
+use transport::Role;
 
 use crate::clock::read_now;
 use crate::consensus::{Group, Leadership};
@@ -149,7 +151,8 @@ impl Lead {
     /// away, and a quorum confirms it, in a round that begins now. What holds by it holds for no
     /// longer than a voter waits for its leader, by a clock that goes on while the machine sleeps.
     pub(crate) async fn acts(&self) -> bool {
-        let Standing::Reigning { term, epoch } = self.engine.standing() else {
+        let standing = self.engine.standing();
+        let Standing::Reigning { term, .. } = standing else {
             return false;
         };
         let Some(group) = self.group.upgrade() else {
@@ -161,7 +164,7 @@ impl Lead {
         let took = read_now().boot - begun;
         confirmed
             && took.0.unsigned_abs() < limit.as_millis().try_into().unwrap_or(u64::MAX)
-            && self.engine.standing() == Standing::Reigning { term, epoch }
+            && self.engine.standing() == standing
     }
 
     /// Waits until this coordinator acts (`true`) or knows another that leads; `None` where its
@@ -192,6 +195,31 @@ impl Lead {
     /// Whether this node follows one that leads.
     pub(crate) fn follows(&self) -> bool {
         self.leader().is_some_and(|(_, leads)| !leads)
+    }
+
+    /// Where the coordinator is that leads, if this one knows it and does not lead itself.
+    pub(crate) fn address(&self) -> Option<LeaderAddress> {
+        let group = self.group.upgrade()?;
+        let (leader, leads) = self.leader()?;
+        let (mut members, _) = group.members();
+        let facts = members.remove(&leader)?.facts;
+        (!leads && facts.role == Role::Coordinator).then_some(LeaderAddress {
+            name: facts.name,
+            api: facts.api,
+        })
+    }
+
+    /// The group, until it is stopped.
+    pub(crate) fn group(&self) -> Option<Arc<Group>> {
+        self.group.upgrade()
+    }
+
+    /// The reign of this coordinator while it acts, and since when.
+    pub(crate) fn reign(&self) -> Option<(Epoch, WallMs)> {
+        match self.engine.standing() {
+            Standing::Reigning { epoch, since, .. } => Some((epoch, since)),
+            _ => None,
+        }
     }
 
     /// Which node leads as far as this one knows, and whether it is this one.

@@ -8,6 +8,7 @@ use protocol::DurationMs;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
+use transport::Role;
 
 use crate::consensus::Group;
 use crate::engine::{Engine, HandOverError, Input, ReignId};
@@ -71,9 +72,12 @@ impl Quorum {
     /// Who could be given the lead: this node if it is one of those, or else the one that has the
     /// most.
     pub(crate) fn successor(&self, wanted: Option<u64>) -> Option<Successor> {
-        let (_, voters) = self.group.members();
+        let (members, voters) = self.group.members();
+        let leads =
+            |node: &u64| members.get(node).map(|it| it.facts.role) == Some(Role::Coordinator);
         let others = voters.into_iter().filter(|&node| node != self.group.node());
         others
+            .filter(leads)
             .filter(|&node| wanted.is_none_or(|wanted| wanted == node))
             .filter_map(|node| Some((self.group.behind(node)?, node)))
             .min()

@@ -30,6 +30,7 @@ use crate::engine::{self, Engine, HandOverError, Input, REQUEST_LIMIT, Scheduler
 use crate::exit::causes;
 use crate::lead::{self, About, Lead};
 use crate::member::Member;
+use crate::membership::{Membership, Reached};
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
 use crate::roster::Roster;
@@ -52,6 +53,8 @@ pub struct Options {
     pub agents_addr: SocketAddr,
     /// TCP address of the HTTP API: in the clear on loopback, over TLS everywhere else.
     pub api_addr: SocketAddr,
+    /// How it takes part in its group.
+    pub membership: Membership,
     /// What this coordinator is called in the ledger and in answers.
     pub node: String,
     /// How far from the fleet's clocks this machine's may be.
@@ -71,6 +74,10 @@ pub enum CoordinatorError {
     DataDir(#[from] DataDirError),
     #[error("loading the coordinator's identity")]
     Identity(#[from] IdentityError),
+    #[error(
+        "the certificate of {name} is no witness's: issue one with `matins ca issue --role witness --node N`"
+    )]
+    NoWitness { name: String },
     #[error("taking part in the group")]
     Group(#[source] Box<GroupError>),
     #[error("listening for agents")]
@@ -109,15 +116,19 @@ impl From<GroupError> for CoordinatorError {
 /// Needs a tokio runtime with IO and time around it, of one thread or several. When the ledger fails,
 /// the process ends at once, with [`LEDGER_FAILED`](crate::LEDGER_FAILED).
 pub async fn run(options: Options) -> Result<(), CoordinatorError> {
+    run_until(options, asked_to_stop()?).await
+}
+
+/// Ready when SIGTERM or SIGINT has come.
+pub(crate) fn asked_to_stop() -> Result<impl Future<Output = ()>, CoordinatorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(CoordinatorError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CoordinatorError::Signals)?;
-    let asked = async move {
+    Ok(async move {
         tokio::select! {
             _ = terminate.recv() => tracing::info!(signal = "SIGTERM", "asked to stop"),
             _ = interrupt.recv() => tracing::info!(signal = "SIGINT", "asked to stop"),
         }
-    };
-    run_until(options, asked).await
+    })
 }
 
 /// As [`run`], until `stop` is ready instead of a signal.
@@ -128,12 +139,16 @@ pub async fn run_until(
     let identity = Identity::load(&options.identity_dir)?;
     let data = DataDir::open(&options.data_dir)?;
     let token = data.token()?;
-    let files = data.group()?;
-    let ledger = files.ledger.clone();
-    let member = Member::start(files).await?;
     let agents = Listener::bind(options.agents_addr, &identity, Role::Agent)?;
     let (listener, api_address) = bind_api(options.api_addr).await?;
     let api_door = ApiDoor::new(api_address, &options.identity_dir, &identity)?;
+    let reached = Reached {
+        agents: Some(agents.local_addr()),
+        api: Some(api_address),
+    };
+    let group = options.membership.group(&data, &identity, reached)?;
+    let ledger = group.ledger.clone();
+    let member = Member::start(group).await?;
 
     let roster = Arc::new(Roster::default());
     let certificate = identity.lifetime();
@@ -239,7 +254,7 @@ struct Threads {
 }
 
 pub(crate) struct Thread {
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// Ready when the thread has ended, however.
     pub(crate) ended: oneshot::Receiver<()>,
 }

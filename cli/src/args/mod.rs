@@ -3,6 +3,7 @@
 mod access;
 mod act;
 mod bench;
+mod cluster;
 mod fleet;
 mod import;
 mod look;
@@ -19,6 +20,7 @@ use crate::output::Format;
 pub(crate) use access::*;
 pub(crate) use act::*;
 pub(crate) use bench::*;
+pub(crate) use cluster::*;
 pub(crate) use fleet::*;
 pub(crate) use import::*;
 pub(crate) use look::*;
@@ -108,6 +110,9 @@ pub(crate) enum Command {
     /// Say who may ask this Matins for what
     #[command(subcommand)]
     Token(Token),
+    /// Look at the control group, and change who is in it
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
     /// Make manifests of crontabs, CronJobs, xxl-job or Quartz
@@ -123,6 +128,8 @@ pub(crate) enum Command {
     Dev(Dev),
     /// Run a coordinator
     Coordinator(Coordinator),
+    /// Run a witness: the third vote of a control group, without business
+    Witness(Witness),
     /// Run the agent of a host
     Agent(Agent),
     /// Run the supervisor of a host: the parent of every attempt

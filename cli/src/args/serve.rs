@@ -45,6 +45,12 @@ pub(crate) struct Coordinator {
     /// Where the API listens, TCP: in the clear on loopback, HTTPS elsewhere
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7412")]
     pub(crate) api_listen: SocketAddr,
+    /// Wait with an empty data directory until `matins cluster add` makes this machine a
+    /// member of a group, instead of beginning one
+    #[arg(long)]
+    pub(crate) join: bool,
+    #[command(flatten)]
+    pub(crate) control: Control,
     /// Name of this machine in logs and answers [default: its host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
@@ -58,6 +64,44 @@ pub(crate) struct Coordinator {
     /// the leader
     #[arg(long, value_name = "FILE")]
     pub(crate) address_keeper: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) child: Child,
+}
+
+/// How a control machine is reached by the others.
+#[derive(Args, Debug)]
+pub(crate) struct Control {
+    /// Where the other control machines reach this one, UDP
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7410")]
+    pub(crate) peers_listen: SocketAddr,
+    /// Name or address of this machine for others; needed before another is added,
+    /// unless it listens on an address of its own
+    #[arg(long, value_name = "HOST")]
+    pub(crate) advertise: Option<String>,
+    /// How soon a lost leader is noticed; the same on all control machines
+    #[arg(long, value_enum, value_name = "PROFILE", default_value_t)]
+    pub(crate) timers: Timers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Timers {
+    /// 300 to 600 ms
+    #[default]
+    Default,
+    /// 150 to 300 ms, for a quiet network and quick disks
+    Fast,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Witness {
+    /// Directory of log and ledger, made where it is missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Directory with ca.pem, cert.pem and key.pem [default: `identity` in the data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) control: Control,
     #[command(flatten)]
     pub(crate) child: Child,
 }

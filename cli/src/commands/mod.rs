@@ -4,6 +4,7 @@ pub(crate) mod act;
 pub(crate) mod apply;
 pub(crate) mod bench;
 pub(crate) mod ca;
+pub(crate) mod cluster;
 pub(crate) mod describe;
 pub(crate) mod fleet;
 pub(crate) mod get;

@@ -177,6 +177,7 @@ fn plan(home: &Home, options: &Dev) -> io::Result<Vec<Recipe>> {
                 format!("--identity={}", path(home.coordinator_identity())),
                 format!("--agents-listen={}", home.agents_address()),
                 "--api-listen=127.0.0.1:0".to_owned(),
+                "--peers-listen=127.0.0.1:0".to_owned(),
                 "--node=dev".to_owned(),
             ],
         )

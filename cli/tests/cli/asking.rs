@@ -43,6 +43,8 @@ impl House {
                 ".matins",
                 "--agents-listen",
                 "127.0.0.1:0",
+                "--peers-listen",
+                "127.0.0.1:0",
                 "--api-listen",
                 "127.0.0.1:0",
             ],

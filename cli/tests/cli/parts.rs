@@ -66,6 +66,8 @@ fn parts_that_cannot_start_say_why() {
             identity,
             "--agents-listen",
             "127.0.0.1:0",
+            "--peers-listen",
+            "127.0.0.1:0",
             "--api-listen",
             api,
         ])
@@ -112,6 +114,8 @@ fn a_second_coordinator_on_the_same_data_is_refused() {
         "--identity",
         "node-1",
         "--agents-listen",
+        "127.0.0.1:0",
+        "--peers-listen",
         "127.0.0.1:0",
         "--api-listen",
         "127.0.0.1:0",

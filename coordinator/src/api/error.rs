@@ -16,6 +16,9 @@ pub(crate) struct ApiError {
     retry_after_s: Option<u64>,
 }
 
+/// Another coordinator answers.
+pub(super) const NOT_LEADER: &str = "not_leader";
+
 /// The words for programs, each with the statuses it comes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -152,7 +155,7 @@ impl ApiError {
         )
     }
 
-    /// Another coordinator answers this, or soon will.
+    /// Another coordinator answers this, or soon will. Which, the gate adds.
     pub(crate) fn not_leader(what: impl Into<String>, why: impl Into<String>) -> ApiError {
         let error = ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -375,7 +378,7 @@ impl Kind {
             Kind::Refused => "refused",
             Kind::Changed => "changed",
             Kind::Throttled => "throttled",
-            Kind::NotLeader => "not_leader",
+            Kind::NotLeader => NOT_LEADER,
             Kind::Unavailable => "unavailable",
             Kind::Internal => "internal",
         }

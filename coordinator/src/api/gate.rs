@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 use super::asker::Asker;
 use super::describe::{By, Open, Operation, Scope};
-use super::error::ApiError;
+use super::error::{ApiError, NOT_LEADER};
 use super::input::{JobPath, what};
 use super::listener::Peer;
 use super::rate::Rates;
@@ -261,6 +261,9 @@ pub(super) async fn pass(
         );
         if let Some(mut body) = response.extensions_mut().remove::<ErrorBody>() {
             body.request_id = Some(id.clone());
+            if body.kind == NOT_LEADER {
+                body.leader = gate.lead.address();
+            }
             let (told, body) = Json(body).into_response().into_parts();
             response.headers_mut().extend(told.headers);
             *response.body_mut() = body;

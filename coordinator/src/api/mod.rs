@@ -11,6 +11,7 @@
 //! not lead answers little more than these, and says who does.
 
 mod asker;
+mod cluster;
 mod describe;
 mod error;
 mod fleet;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::describe::{About, Answer, By, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
-use super::{Api, fleet, health, jobs, metrics, output, resources, runs, tokens};
+use super::{Api, cluster, fleet, health, jobs, metrics, output, resources, runs, tokens};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -391,6 +391,50 @@ fn about_itself(routes: Routes) -> Routes {
                 Scope::Common,
                 "The coordinator that answers, and what it looks after.",
             ),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/cluster",
+            cluster::status,
+            shows(
+                "cluster",
+                Scope::Everything,
+                "The control group, as the machine that answers sees it.",
+            )
+            .by_any(),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/cluster/add",
+            cluster::add,
+            administers(
+                "add_member",
+                Scope::Everything,
+                "Adds the machine at an address to the control group.",
+            )
+            .refuses(&[CONFLICT]),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/cluster/remove",
+            cluster::remove,
+            administers(
+                "remove_member",
+                Scope::Everything,
+                "Takes a machine out of the control group for ever.",
+            )
+            .refuses(&[NOT_FOUND, CONFLICT]),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/cluster/transfer",
+            cluster::transfer,
+            administers(
+                "transfer_lead",
+                Scope::Everything,
+                "Hands the lead over to another coordinator.",
+            )
+            .refuses(&[CONFLICT]),
         )
         .serve(
             Method::GET,

@@ -57,7 +57,7 @@ use openraft::async_runtime::watch::WatchReceiver as _;
 use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::network::{NetSnapshot, RaftNetworkFactory};
-use openraft::{Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
+use openraft::{ChangeMembers, Config, Raft, ReadPolicy, ServerState, SnapshotPolicy};
 use protocol::Rules;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -99,6 +99,17 @@ pub struct Timers {
     pub heartbeat: Duration,
     pub election_min: Duration,
     pub election_max: Duration,
+}
+
+impl Timers {
+    /// For a quiet network and quick disks.
+    pub fn fast() -> Timers {
+        Timers {
+            heartbeat: Duration::from_millis(50),
+            election_min: Duration::from_millis(150),
+            election_max: Duration::from_millis(300),
+        }
+    }
 }
 
 impl Default for Timers {
@@ -584,6 +595,13 @@ impl Group {
     /// Changes who votes. Whoever no longer does is no member any more.
     pub async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), ChangeError> {
         let changed = self.raft.change_membership(voters, false).await;
+        changed.map(|_| ()).map_err(change_error)
+    }
+
+    /// Takes a member out that has no vote.
+    pub async fn forget(&self, node: u64) -> Result<(), ChangeError> {
+        let without = ChangeMembers::RemoveNodes(BTreeSet::from([node]));
+        let changed = self.raft.change_membership(without, false).await;
         changed.map(|_| ()).map_err(change_error)
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use coordinator_core::{Asked, Core, ProposalId, RequestId};
 use ledger::Proposal;
-use protocol::Now;
+use protocol::{Now, WallMs};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Accession, Answer, AskError, ReignId, Waiting};
@@ -20,6 +20,8 @@ pub(super) struct Reign {
     held: Vec<OwnedSemaphorePermit>,
     answers: BTreeMap<RequestId, Waiting>,
     next_request: u64,
+    /// When the core first had its epoch.
+    pub(super) since: Option<WallMs>,
     /// A quorum round that the core asked for while the lead is being given away.
     pub(super) round_kept: Option<u64>,
 }
@@ -34,6 +36,7 @@ impl Reign {
             held: Vec::new(),
             answers: BTreeMap::new(),
             next_request: 0,
+            since: None,
             round_kept: None,
         }
     }

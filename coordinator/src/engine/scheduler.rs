@@ -299,6 +299,9 @@ impl Scheduler {
         self.carry_out_all();
         self.go_on_leaving();
         if let Some(reign) = self.reign.as_mut().filter(|_| self.leaving.is_none()) {
+            if reign.since.is_none() && reign.core.epoch().is_some() {
+                reign.since = Some(read_now().wall);
+            }
             reign.gather();
             if !self.committing
                 && !self.stopping
@@ -328,10 +331,14 @@ impl Scheduler {
                 idle: !self.committing,
             },
             Some(_) if self.leaving.is_some() => Standing::Leaving,
-            Some(reign) => reign.core.epoch().map_or(Standing::Beginning, |epoch| {
-                let term = reign.term;
-                Standing::Reigning { term, epoch }
-            }),
+            Some(reign) => match (reign.core.epoch(), reign.since) {
+                (Some(epoch), Some(since)) => Standing::Reigning {
+                    term: reign.term,
+                    epoch,
+                    since,
+                },
+                _ => Standing::Beginning,
+            },
         }
     }
 

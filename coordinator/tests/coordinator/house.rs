@@ -82,6 +82,7 @@ impl House {
             identity_dir: self.issue(Role::Coordinator, "c1"),
             agents_addr: any,
             api_addr: any,
+            membership: coordinator::Membership::alone(),
             node: "c1".to_owned(),
             clock: coordinator::Thresholds::default(),
             address_keeper: None,

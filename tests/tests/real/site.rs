@@ -145,6 +145,8 @@ impl Site {
             &self.agents_address(),
             "--api-listen",
             "127.0.0.1:0",
+            "--peers-listen",
+            "127.0.0.1:0",
             "--node",
             "c1",
         ]

@@ -176,6 +176,7 @@ impl Site {
             format!("--identity={}", self.identity(COORDINATOR).display()),
             format!("--agents-listen={}", self.agents_address),
             "--api-listen=127.0.0.1:0".to_owned(),
+            "--peers-listen=127.0.0.1:0".to_owned(),
             "--node=bench".to_owned(),
         ];
         self.start(COORDINATOR, &arguments)?;

@@ -1,0 +1,38 @@
+//! The control group: the machines that decide.
+
+use clap::Subcommand;
+
+use super::Asking;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Cluster {
+    /// Say who leads, who votes, who is behind, and what one more loss would mean
+    Status {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Add the machine that answers at an address: a `matins coordinator --join` or a
+    /// `matins witness` that waits
+    Add {
+        /// Where it listens for other control machines, such as c2.example:7410
+        #[arg(value_name = "HOST:PORT")]
+        address: String,
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Take a machine out for ever; its number is not given again
+    Remove {
+        #[arg(value_name = "NODE")]
+        node: u64,
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Hand the lead over to another coordinator
+    Transfer {
+        /// To whom [default: the coordinator that is least behind]
+        #[arg(value_name = "NODE")]
+        to: Option<u64>,
+        #[command(flatten)]
+        asking: Asking,
+    },
+}

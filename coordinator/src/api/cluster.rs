@@ -1,0 +1,126 @@
+//! The control group: how it stands, who is in it, who leads.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use protocol::api::{
+    AddMemberRequest, Cluster, ClusterAnswer, RemoveMemberRequest, TransferRequest,
+};
+
+use super::Api;
+use super::asker::Asker;
+use super::error::ApiError;
+use super::input::Entity;
+use crate::clock::read_now;
+use crate::cluster::{self, ClusterError};
+use crate::consensus::Group;
+use crate::engine::HandOverError;
+use crate::exit::causes;
+
+/// `GET /api/v1/cluster`
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<Cluster>, ApiError> {
+    let group = group(&api, "looking at the control group")?;
+    let described = cluster::describe(&group, read_now());
+    let reign = api.lead.reign();
+    Ok(Json(Cluster {
+        epoch: reign.map(|(epoch, _)| epoch),
+        since: reign.map(|(_, since)| since),
+        ..described
+    }))
+}
+
+/// `POST /api/v1/cluster/add`
+pub(super) async fn add(
+    State(api): State<Api>,
+    asker: Asker,
+    Entity(body): Entity<AddMemberRequest>,
+) -> Result<Json<ClusterAnswer>, ApiError> {
+    let what = format!(
+        "adding the machine at {} to the control group",
+        body.address
+    );
+    let group = group(&api, &what)?;
+    tracing::info!(
+        address = body.address,
+        source = asker.source(),
+        "asked to add a machine"
+    );
+    let added = cluster::add(&group, &body.address).await;
+    let node = added.map_err(|error| refused(&what, &error))?;
+    Ok(Json(ClusterAnswer { node }))
+}
+
+/// `POST /api/v1/cluster/remove`
+pub(super) async fn remove(
+    State(api): State<Api>,
+    asker: Asker,
+    Entity(body): Entity<RemoveMemberRequest>,
+) -> Result<Json<ClusterAnswer>, ApiError> {
+    let node = body.node;
+    let what = format!("removing node {node} from the control group");
+    let group = group(&api, &what)?;
+    tracing::info!(node, source = asker.source(), "asked to remove a machine");
+    let removed = cluster::remove(&group, node).await;
+    let node = removed.map_err(|error| refused(&what, &error))?;
+    Ok(Json(ClusterAnswer { node }))
+}
+
+/// `POST /api/v1/cluster/transfer`
+pub(super) async fn transfer(
+    State(api): State<Api>,
+    asker: Asker,
+    Entity(body): Entity<TransferRequest>,
+) -> Result<Json<ClusterAnswer>, ApiError> {
+    let what = "handing the lead over";
+    tracing::info!(source = asker.source(), "asked to hand the lead over");
+    let handed = api.engine.hand_over(body.to).await;
+    let node = handed.map_err(|error| match error {
+        HandOverError::NotLeading => ApiError::not_leader(what, error.to_string()),
+        HandOverError::Stopping => ApiError::unavailable(
+            what,
+            error.to_string(),
+            "ask the coordinator that leads now",
+        ),
+        HandOverError::Nobody
+        | HandOverError::Behind { .. }
+        | HandOverError::NotTaken { .. }
+        | HandOverError::UnderWay => ApiError::refused(
+            what,
+            error.to_string(),
+            "look at `matins cluster status`: another coordinator must vote and be reached",
+        ),
+    })?;
+    Ok(Json(ClusterAnswer { node }))
+}
+
+fn group(api: &Api, what: &str) -> Result<Arc<Group>, ApiError> {
+    let stopping = || {
+        let why = "this coordinator is stopping";
+        ApiError::unavailable(what, why, "ask another coordinator")
+    };
+    api.lead.group().ok_or_else(stopping)
+}
+
+fn refused(what: &str, error: &ClusterError) -> ApiError {
+    let why = causes(error);
+    match error {
+        ClusterError::NoSuchNode { .. } => ApiError::not_found(
+            what,
+            why,
+            "look at `matins cluster status` for the nodes that there are",
+        ),
+        ClusterError::Late | ClusterError::CatchingUp { .. } => ApiError::unavailable(
+            what,
+            why,
+            "look at `matins cluster status`, and ask again when it has caught up",
+        ),
+        ClusterError::Meet(_) => ApiError::refused(
+            what,
+            why,
+            "see that the machine runs `matins coordinator --join` or `matins witness`, that its \
+             7410/udp is reached from here, and that its certificate is of this cluster",
+        ),
+        _ => ApiError::refused(what, why, "look at `matins cluster status`"),
+    }
+}
