@@ -250,6 +250,7 @@ fn child_coordinator() {
         identity_dir: identity.into(),
         agents_addr: "127.0.0.1:0".parse().unwrap(),
         api_addr: "127.0.0.1:0".parse().unwrap(),
+        membership: coordinator::Membership::alone(),
         node: "child".to_owned(),
         clock: coordinator::Thresholds::default(),
         address_keeper: None,
