@@ -80,6 +80,9 @@ pub(crate) struct Post {
     pub(crate) standing: Standing,
     /// The last reign that has ended; 0 before the first.
     pub(crate) over: ReignId,
+    /// The last term whose lead was given to another. Nothing can be proposed in it any more, and
+    /// what was proposed meanwhile would keep the successor from leading.
+    pub(crate) given_away: Option<u64>,
 }
 
 /// Something that happened.
@@ -268,6 +271,7 @@ pub(crate) fn channel() -> (Engine, Inbox) {
     let (post, seen) = watch::channel(Post {
         standing: Standing::Standby { idle: true },
         over: ReignId(0),
+        given_away: None,
     });
     let engine = Engine {
         inputs: sender,

@@ -51,8 +51,16 @@ pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
             return;
         };
         let idle = |standing| standing == Standing::Standby { idle: true };
-        if post.wait_for(|post| idle(post.standing)).await.is_err() {
+        let Ok(found) = post
+            .wait_for(|post| idle(post.standing))
+            .await
+            .map(|it| *it)
+        else {
             return;
+        };
+        if found.given_away == Some(leading.term) {
+            left(&mut leadership, leading.term).await;
+            continue;
         }
         let core = tokio::select! {
             core = prepare(&group, leading.term, &about) => core,

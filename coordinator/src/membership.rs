@@ -83,10 +83,9 @@ impl Membership {
     /// `host:port` for others; empty where nobody has said by which name they reach this machine.
     fn told(&self, bound: Option<SocketAddr>) -> String {
         match (bound, &self.advertise) {
-            (None, _) => String::new(),
             (Some(bound), Some(host)) => format!("{host}:{}", bound.port()),
             (Some(bound), None) if !bound.ip().is_unspecified() => bound.to_string(),
-            (Some(_), None) => String::new(),
+            (None, _) | (Some(_), None) => String::new(),
         }
     }
 }

@@ -20,6 +20,9 @@ const ROUNDS_APART: Duration = Duration::from_millis(20);
 /// How long one try of a round may take; a message that is lost is sent again by then.
 const ROUND_LIMIT: Duration = Duration::from_secs(1);
 
+/// A successor that has not begun to lead by then is told again.
+const TOLD_AGAIN: Duration = Duration::from_millis(50);
+
 pub(crate) struct Quorum {
     group: Arc<Group>,
     runtime: Handle,
@@ -105,14 +108,24 @@ impl Quorum {
         self.runtime.spawn(async move {
             let to = successor.node;
             let mut leadership = group.leadership();
-            if let Err(error) = group.transfer(to).await {
-                let error = causes(&error);
-                tracing::warn!(to, error, "the lead cannot be given away");
-            }
-            let taken = leadership.wait_for(|now| now.leader == Some(to));
-            let answered = match timeout(limit, taken).await {
-                Ok(Ok(_)) => Ok(to),
-                Ok(Err(_)) | Err(_) => Err(HandOverError::NotTaken { to }),
+            let given = async {
+                // What was lost on its way, or came before the successor had the very last entry,
+                // is said again.
+                loop {
+                    if let Err(error) = group.transfer(to).await {
+                        let error = causes(&error);
+                        tracing::warn!(to, error, "the lead cannot be given away");
+                        return false;
+                    }
+                    let taken = leadership.wait_for(|now| now.leader == Some(to));
+                    if let Ok(taken) = timeout(TOLD_AGAIN, taken).await {
+                        return taken.is_ok();
+                    }
+                }
+            };
+            let answered = match timeout(limit, given).await {
+                Ok(true) => Ok(to),
+                Ok(false) | Err(_) => Err(HandOverError::NotTaken { to }),
             };
             // Whoever asked may have gone.
             let _ = answer.send(answered);

@@ -46,6 +46,7 @@ pub(crate) struct Scheduler {
     reign: Option<Reign>,
     leaving: Option<Leaving>,
     over: ReignId,
+    given_away: Option<u64>,
     /// The committer has a batch, of this reign or of the last.
     committing: bool,
     stopping: bool,
@@ -84,6 +85,7 @@ impl Scheduler {
             reign: None,
             leaving: None,
             over: ReignId(0),
+            given_away: None,
             committing: false,
             stopping: false,
         }
@@ -319,6 +321,7 @@ impl Scheduler {
         let post = Post {
             standing: self.standing(),
             over: self.over,
+            given_away: self.given_away,
         };
         self.inbox
             .post
@@ -355,6 +358,7 @@ impl Scheduler {
             let Some(leaving) = self.leaving.take() else {
                 return;
             };
+            self.given_away = self.reign.as_ref().map(|reign| reign.term);
             self.end_reign("the lead is given to another");
             let Leaving {
                 successor,
