@@ -74,21 +74,18 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
         ]);
     }
     text.push_str(&table.render_in(room));
-    for member in &seen.members {
-        if let Some(trouble) = &member.trouble {
-            text.push_str(&format!("\nnode {}: {trouble}\n", member.node));
-        }
-    }
-    for stranger in &seen.turned_away {
-        let times = stranger.times;
-        text.push_str(&format!(
-            "\nturned away ({times} times): {}: {}\n",
-            stranger.who, stranger.why
-        ));
-    }
     let Outlook { means, next } = outlook(seen);
+    let troubles = seen.members.iter().filter_map(|member| {
+        let trouble = member.trouble.as_ref()?;
+        Some(format!("Node {} is not spoken to: {trouble}", member.node))
+    });
+    let turned_away = seen.turned_away.iter().map(|stranger| {
+        let (who, why) = (&stranger.who, &stranger.why);
+        format!("Turned away {} times: {who}: {why}", stranger.times)
+    });
     let next = next.map(|next| format!("Next: {next}"));
-    for told in [Some(means), next].into_iter().flatten() {
+    let told = troubles.chain(turned_away).chain([means]).chain(next);
+    for told in told {
         text.push('\n');
         for line in wrap_prose(&told, 80) {
             text.push_str(&line);
