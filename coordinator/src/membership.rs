@@ -57,11 +57,7 @@ impl Membership {
             role: identity.name().role,
             peers: self.told(self.peers_addr),
             agents: self.told(reached.agents),
-            // In the clear, and so on this machine only.
-            api: reached
-                .api
-                .map(|api| format!("http://{api}"))
-                .unwrap_or_default(),
+            api: self.told_of_api(reached.api),
             speaks: group.own.speaks,
         };
         group.peers = match (self.peers_addr, identity.node()) {
@@ -78,6 +74,17 @@ impl Membership {
             (None, _) => None,
         };
         Ok(group)
+    }
+
+    /// In the clear on loopback, where only this machine reaches it, and over TLS elsewhere.
+    fn told_of_api(&self, bound: Option<SocketAddr>) -> String {
+        match bound {
+            Some(bound) if bound.ip().is_loopback() => format!("http://{bound}"),
+            _ => match self.told(bound) {
+                host if host.is_empty() => host,
+                host => format!("https://{host}"),
+            },
+        }
     }
 
     /// `host:port` for others; empty where nobody has said by which name they reach this machine.
@@ -117,6 +124,13 @@ mod tests {
                 ..Membership::alone()
             };
             assert_eq!(membership.told(bound), expected);
+            let https = match expected {
+                "" => String::new(),
+                host => format!("https://{host}"),
+            };
+            assert_eq!(membership.told_of_api(bound), https);
+            let loopback = listens("127.0.0.1:7412");
+            assert_eq!(membership.told_of_api(loopback), "http://127.0.0.1:7412");
         }
     }
 }
