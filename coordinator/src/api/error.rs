@@ -329,7 +329,7 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
             "ask the coordinator that leads now"
         }
         Refusal::NotKnownToAll { .. } => {
-            "upgrade the control machine that is behind (`matins cluster status` names it), and ask again"
+            "upgrade the control machines that are behind, and ask again"
         }
         Refusal::WatermarkMoved { .. } => "ask again: it fired while this was being decided",
         Refusal::NameTaken { .. } => "choose another name, or delete the other job first",
