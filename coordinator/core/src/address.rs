@@ -32,8 +32,8 @@ use serde::{Deserialize, Serialize};
 pub use holder::{Holder, HolderAction, Pace, Standing, Trouble};
 pub use keeper::{Action, Keeper, Link, Put, Refusal};
 
-/// How long the kernel keeps an address that is not put again. It counts in whole seconds, and takes
-/// up to a quarter of one off.
+/// How long the kernel keeps an address that is not put again. It counts in whole seconds, and is up
+/// to a quarter of one early or late.
 pub const PUT_GOOD_FOR: DurationMs = DurationMs::from_secs(2);
 
 /// How far ahead a hold may reach. More is a mistake of whoever says so.
