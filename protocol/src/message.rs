@@ -26,7 +26,7 @@ pub const LABELS_MAX: usize = 64;
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// Drawn by a coordinator for one connection in one reign.
+/// Drawn by a coordinator for one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Nonce(pub u64);
@@ -62,8 +62,10 @@ pub enum AgentMessage {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// The one that was given on this connection. An attach that answers an earlier reign's is
-    /// passed over: its connection is invited anew.
+    /// The reign whose invitation is followed. An attach that was meant for an earlier one is passed
+    /// over: its connection is invited anew.
+    pub epoch: Epoch,
+    /// The one that was given on this connection.
     pub nonce: Nonce,
     /// Names the boot of the kernel, and the space of process ids, that the supervisor sees. What it
     /// says of processes it says of these; another value may be another machine.

@@ -94,7 +94,7 @@ impl Conversation {
         let AgentMessage::Attach(attach) = self.hears().await else {
             panic!("an attach comes first");
         };
-        assert_eq!(attach.nonce, nonce);
+        assert_eq!((attach.epoch, attach.nonce), (epoch, nonce));
         let (session, kill) = (self.session, vec![]);
         self.says(CoordinatorBody::Attached { session, kill }).await;
         attach

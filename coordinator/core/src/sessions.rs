@@ -1,9 +1,9 @@
 //! Connections, and who is attached on which.
 //!
 //! An agent is silent on a connection until it is invited there, which is done when both the
-//! connection and the reign are there. It attaches with the nonce of the invitation; the committed attach is its
-//! session. So connections may outlive reigns: what an agent says for an earlier one names another
-//! nonce, or another session. What happens when its identity already has another connection
+//! connection and the reign are there. It attaches in the name of that invitation; the committed
+//! attach is its session. So connections may outlive reigns: what an agent says for an earlier one
+//! names another epoch, or another session. What happens when its identity already has another connection
 //! stands in `challenge`.
 
 mod challenge;
@@ -154,7 +154,7 @@ impl Sessions {
 
 impl Core {
     /// A connection, whose certificate names this agent: a new one, or one that was open when this
-    /// core was made. `nonce` is freshly drawn for this connection and this core.
+    /// core was made. `nonce` was drawn for this connection.
     pub fn handle_connected(
         &mut self,
         conn: ConnId,
@@ -407,8 +407,8 @@ impl Core {
         let Some(entry) = self.sessions.conns.get(&conn) else {
             return;
         };
-        if attach.nonce != entry.nonce {
-            // It answers the invitation of an earlier reign, and that of this one is on its way.
+        if (Some(attach.epoch), attach.nonce) != (self.epoch(), entry.nonce) {
+            // It follows the invitation of an earlier reign, and that of this one is on its way.
             return;
         }
         if let Some(reason) = unacceptable(&attach) {

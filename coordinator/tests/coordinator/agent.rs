@@ -11,7 +11,7 @@ use protocol::message::{
     Hello, Incarnation, Nonce, PROTOCOL_VERSION, Receipt, Started,
 };
 use protocol::output::Wanted;
-use protocol::{DurationMs, SessionId, Token, WallMs};
+use protocol::{DurationMs, Epoch, SessionId, Token, WallMs};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use transport::{BulkReceiver, BulkSender, Connection, Dialer, Role};
@@ -54,8 +54,9 @@ pub(crate) enum Heard {
     Closed(String),
 }
 
-fn attach_message(nonce: Nonce, slots: u32, attempts: Vec<Token>) -> Attach {
+fn attach_message(epoch: Epoch, nonce: Nonce, slots: u32, attempts: Vec<Token>) -> Attach {
     Attach {
+        epoch,
         nonce,
         boot_id: "boot-1".to_owned(),
         agent_incarnation: Incarnation(1),
@@ -114,12 +115,18 @@ impl FakeAgent {
 
     /// Waits to be invited, and asks to be attached; answers the nonce.
     pub(crate) fn follow_invitation(&self, slots: u32, attempts: Vec<Token>) -> Nonce {
-        let nonce = self.hear("the invitation", |body| match body {
-            CoordinatorBody::NonceGiven { nonce } => Some(nonce),
-            _ => None,
-        });
-        self.say(AgentMessage::Attach(attach_message(nonce, slots, attempts)));
-        nonce
+        loop {
+            match self.heard.recv_timeout(PATIENCE) {
+                Ok(Heard::Message(message)) => {
+                    if let CoordinatorBody::NonceGiven { nonce } = message.body {
+                        let attach = attach_message(message.epoch, nonce, slots, attempts);
+                        self.say(AgentMessage::Attach(attach));
+                        return nonce;
+                    }
+                }
+                other => panic!("waited for the invitation, and heard {other:?}"),
+            }
+        }
     }
 
     pub(crate) fn say(&self, message: AgentMessage) {

@@ -109,6 +109,7 @@ impl Scheduler {
         self.core
             .handle_connected(conn, name, FOR_EVER, Nonce(conn.0), self.now);
         let attach = Attach {
+            epoch: self.core.epoch().expect("it leads"),
             nonce: Nonce(conn.0),
             boot_id: "boot".to_owned(),
             agent_incarnation: Incarnation(1),

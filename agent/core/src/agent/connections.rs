@@ -172,6 +172,7 @@ impl Agent {
             .copied()
             .collect();
         let attach = Attach {
+            epoch: current.epoch,
             nonce: current.nonce,
             boot_id: supervisor.boot_id.clone(),
             agent_incarnation: self.config.incarnation,

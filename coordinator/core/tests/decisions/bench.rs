@@ -15,8 +15,8 @@ use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, Receipt,
 };
 use protocol::{
-    AgentId, AgentName, BootMs, DurationMs, JobId, JobName, Lifetime, Now, Rules, RunId, SessionId,
-    Token, WallMs,
+    AgentId, AgentName, BootMs, DurationMs, Epoch, JobId, JobName, Lifetime, Now, Rules, RunId,
+    SessionId, Token, WallMs,
 };
 
 /// Steps of time in which a shell must tick.
@@ -280,6 +280,7 @@ impl Bench {
         self.settle();
         let invitation = self.invitations.get(&conn);
         attach.nonce = *invitation.expect("an agent attaches where it was invited");
+        attach.epoch = self.core.epoch().expect("only a leader invites");
         self.says(conn, AgentMessage::Attach(attach));
     }
 
@@ -473,9 +474,10 @@ pub(crate) fn job_name(name: &str) -> JobName {
 }
 
 /// The attach of a host whose supervisor holds these attempts; [`Bench::attaches`] puts the
-/// nonce in.
+/// invitation in.
 pub(crate) fn attach(holds: &[Token]) -> Attach {
     Attach {
+        epoch: Epoch(0),
         nonce: Nonce(0),
         boot_id: "boot-1".to_owned(),
         agent_incarnation: Incarnation(1),

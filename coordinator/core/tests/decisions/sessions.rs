@@ -47,13 +47,15 @@ fn who_connected_before_the_reign_is_invited_when_it_begins() {
 fn what_was_said_for_an_earlier_reign_is_passed_over_and_the_connection_attaches_anew() {
     let mut bench = Bench::new();
     let old = bench.attach("h1");
+    let nonce = bench.invitations[&old.conn];
     let late = Attach {
-        nonce: bench.invitations[&old.conn],
+        epoch: bench.core.epoch().unwrap(),
+        nonce,
         ..attach(&[])
     };
     bench.succeed();
-    // The connection is the same, and was given to the next core with another nonce.
-    let (name, nonce) = (agent_name("h1"), Nonce(4_711));
+    // The next core is given the connection that is open.
+    let name = agent_name("h1");
     bench
         .core
         .handle_connected(old.conn, name, LONG, nonce, bench.now);

@@ -2,11 +2,12 @@
 
 use super::*;
 
-fn moves_to(actions: Vec<Action>) -> Vec<(ConnectionId, Nonce)> {
+/// The connections that are attached on, each with the epoch and the nonce of its invitation.
+fn moves_to(actions: Vec<Action>) -> Vec<(ConnectionId, Epoch, Nonce)> {
     messages(actions)
         .into_iter()
         .filter_map(|(connection, message)| match message {
-            AgentMessage::Attach(attach) => Some((connection, attach.nonce)),
+            AgentMessage::Attach(attach) => Some((connection, attach.epoch, attach.nonce)),
             _ => None,
         })
         .collect()
@@ -34,7 +35,7 @@ fn nothing_is_said_before_the_invitation() {
     host.agent.handle_tick(host.now());
     assert_eq!(host.actions(), []);
     host.says_in(5, SECOND, invitation(9));
-    assert_eq!(moves_to(host.actions()), [(SECOND, Nonce(9))]);
+    assert_eq!(moves_to(host.actions()), [(SECOND, Epoch(5), Nonce(9))]);
 }
 
 /// The session of [`Host::running`], beside it a connection to the standby.
@@ -52,7 +53,7 @@ fn a_higher_epoch_moves_the_session_and_kills_nothing() {
     host.pass(7_000);
     host.says_in(8, SECOND, invitation(9));
     let sent = host.boot;
-    assert_eq!(moves_to(host.actions()), [(SECOND, Nonce(9))]);
+    assert_eq!(moves_to(host.actions()), [(SECOND, Epoch(8), Nonce(9))]);
     assert_eq!(host.deadline(10), deadline);
     // The old leader does not know yet that it is none any more.
     host.says(ack(0, &[]));
@@ -76,14 +77,17 @@ fn a_higher_epoch_moves_the_session_and_kills_nothing() {
     // Both stay: the next change of leader needs no handshake.
     assert!(host.agent.has_line_to(CONTROL) && host.agent.has_line_to(STANDBY));
     host.says_in(11, FIRST, invitation(12));
-    assert_eq!(moves_to(host.actions()), [(FIRST, Nonce(12))]);
+    assert_eq!(moves_to(host.actions()), [(FIRST, Epoch(11), Nonce(12))]);
 }
 
 #[test]
 fn an_invitation_of_a_lower_epoch_is_passed_over() {
     for (rules, moved) in [
         (Rules::all(), vec![]),
-        (Rules::without(Rule::EpochChecked), vec![(SECOND, Nonce(9))]),
+        (
+            Rules::without(Rule::EpochChecked),
+            vec![(SECOND, Epoch(4), Nonce(9))],
+        ),
     ] {
         let mut host = with_standby(rules);
         host.says_in(4, SECOND, invitation(9));
@@ -114,7 +118,7 @@ fn a_receipt_that_the_old_leader_did_not_acknowledge_goes_to_the_new_one() {
 fn the_newest_connection_to_a_leader_counts_and_the_older_answers_until_it_is_attached() {
     let mut host = Host::attached(Rules::all());
     host.connects(SECOND);
-    assert_eq!(moves_to(host.actions()), [(SECOND, Nonce(2))]);
+    assert_eq!(moves_to(host.actions()), [(SECOND, Epoch(5), Nonce(2))]);
     host.says(nonce_query(2));
     let answer = |connection, nonce, mine| Action::Send {
         connection,
@@ -144,11 +148,11 @@ fn a_connection_that_was_given_up_is_not_counted_on() {
     host.actions();
     assert!(!host.agent.has_line_to(CONTROL), "it attaches once");
     host.connects(THIRD);
-    assert_eq!(moves_to(host.actions()), [(THIRD, Nonce(3))]);
+    assert_eq!(moves_to(host.actions()), [(THIRD, Epoch(5), Nonce(3))]);
     // In the next reign every connection counts anew.
     host.agent.handle_disconnected(THIRD, host.now());
     host.says_in(8, FIRST, invitation(20));
-    assert_eq!(moves_to(host.actions()), [(FIRST, Nonce(20))]);
+    assert_eq!(moves_to(host.actions()), [(FIRST, Epoch(8), Nonce(20))]);
 }
 
 #[test]
@@ -158,6 +162,6 @@ fn one_coordinator_under_two_addresses_is_attached_to_once_and_the_other_way_is_
     host.says_in(5, SECOND, invitation(2));
     assert_eq!(host.actions(), []);
     host.agent.handle_disconnected(FIRST, host.now());
-    assert_eq!(moves_to(host.actions()), [(SECOND, Nonce(2))]);
+    assert_eq!(moves_to(host.actions()), [(SECOND, Epoch(5), Nonce(2))]);
     assert!(!host.agent.has_line_to(CONTROL) && host.agent.has_line_to(STANDBY));
 }
