@@ -24,18 +24,22 @@ impl Speed {
         Speed(Arc::new(Mutex::new((draw, Duration::ZERO))))
     }
 
-    /// Each order takes so much longer from now on.
+    /// Each sync takes so much longer from now on.
     pub(super) fn slow_down(&self, by: Duration) {
         self.0.lock().unwrap().1 = by;
     }
 
-    async fn pass(&self) {
-        let time = {
-            let mut speed = self.0.lock().unwrap();
-            let slow = speed.1;
-            speed.0.time(0..3) + slow
-        };
+    /// As long as a write takes that is not synced.
+    async fn write(&self) {
+        let time = self.0.lock().unwrap().0.time(0..3);
         sleep(time).await;
+    }
+
+    /// As long as a sync takes.
+    async fn sync(&self) {
+        self.write().await;
+        let slow = self.0.lock().unwrap().1;
+        sleep(slow).await;
     }
 }
 
@@ -50,14 +54,14 @@ pub(super) fn work(workers: Workers, speed: &Speed) {
     let disk = speed.clone();
     Runtime::spawn(async move {
         while let Some(order) = log.next().await {
-            disk.pass().await;
+            disk.sync().await;
             log.write(order);
         }
     });
     let disk = speed.clone();
     Runtime::spawn(async move {
         while let Some(order) = ledger.next().await {
-            disk.pass().await;
+            disk.write().await;
             ledger.carry_out(order);
         }
     });
