@@ -110,11 +110,12 @@ fn of_environment(url: std::ffi::OsString) -> Result<Client, Failure> {
         )
     })?;
     let ca = env::var_os("MATINS_CA").map(PathBuf::from);
-    Client::new(&url, token.trim(), ca.as_deref())
+    Client::trusting(&url, token.trim(), ca.as_deref())
 }
 
 impl Client {
-    fn new(url: &str, token: &str, ca: Option<&Path>) -> Result<Client, Failure> {
+    /// Trusts the authorities of the file `ca`.
+    fn trusting(url: &str, token: &str, ca: Option<&Path>) -> Result<Client, Failure> {
         let trusted = ca.map(HttpsClient::trusting).transpose().map_err(|error| {
             Failure::of_error(
                 format!("reading whom to trust at {url}"),
@@ -122,6 +123,10 @@ impl Client {
                 "name the cluster's ca.pem, as it lies in each identity's directory, in MATINS_CA",
             )
         })?;
+        Ok(Client::new(url, token, trusted))
+    }
+
+    pub(crate) fn new(url: &str, token: &str, trusted: Option<HttpsClient>) -> Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -131,13 +136,13 @@ impl Client {
             .timeout_connect(Some(CONNECT_LIMIT))
             .build();
         let connector = TcpConnector::default().chain(OverTls { client: trusted });
-        Ok(Client {
+        Client {
             agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             url: url.trim_end_matches('/').to_owned(),
             token: token.to_owned(),
             limit: ANSWER_LIMIT,
             patience: Patience::default(),
-        })
+        }
     }
 
     /// The same for who cannot wait longer.
@@ -182,7 +187,7 @@ impl Client {
                 "start the coordinator again: it writes the file anew",
             )
         })?;
-        Client::new(&api.url, &api.token, api.ca.as_deref())
+        Client::trusting(&api.url, &api.token, api.ca.as_deref())
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -23,6 +23,7 @@
 pub mod address;
 mod agents;
 mod api;
+mod authority;
 mod clock;
 mod cluster;
 mod committer;

@@ -181,6 +181,13 @@ impl<'a> Narrator<'a> {
                     "a token is made"
                 );
             }
+            (Command::CreateJoinToken(create), Done::JoinTokenCreated) => {
+                let (by, uses) = (&create.by, create.uses);
+                tracing::info!(by, uses, until = %create.expires_at, "a join token is made");
+            }
+            (Command::EnrolAgent(enrol), Done::Enrolled { again }) => {
+                tracing::info!(agent = %enrol.name, again, "a host is enrolled");
+            }
             (Command::RevokeToken(revoke), Done::TokenRevoked { changed: true }) => {
                 let (token, by) = (revoke.name.as_str(), &revoke.by);
                 tracing::info!(token, by, reason = revoke.reason, "a token is revoked");
@@ -473,6 +480,8 @@ fn name_of(command: &Command) -> &'static str {
         Command::ReleaseGrants(_) => "release_grants",
         Command::CreateToken(_) => "create_token",
         Command::RevokeToken(_) => "revoke_token",
+        Command::CreateJoinToken(_) => "create_join_token",
+        Command::EnrolAgent(_) => "enrol_agent",
     }
 }
 

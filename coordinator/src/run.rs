@@ -22,6 +22,7 @@ use transport::{Identity, IdentityError, ListenError, Listener, Role, TlsError};
 use crate::address;
 use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
+use crate::authority::{Authority, AuthorityError};
 use crate::clock::read_boot_id;
 use crate::committer;
 use crate::consensus::GroupError;
@@ -66,6 +67,8 @@ pub struct Options {
 /// Why a coordinator did not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum CoordinatorError {
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     #[error("setting up TLS for the API")]
     ApiTls(#[from] TlsError),
     #[error("finding out where the identity's directory is")]
@@ -162,7 +165,9 @@ pub async fn run_until(
     if let Some(keeper) = options.address_keeper {
         threads.hold_address(keeper);
     }
+    let authority = Authority::beside(&options.identity_dir, &identity)?;
     let api = Api {
+        authority: authority.map(Arc::new),
         engine: threads.engine.clone(),
         lead: threads.lead.clone(),
         readers: Readers::new(ledger),

@@ -4,6 +4,7 @@
 //! every id is text with its prefix, `run-12`.
 
 mod expectation;
+mod join;
 mod requests;
 mod text;
 mod tokens;
@@ -20,6 +21,7 @@ use crate::{
 };
 
 pub use expectation::*;
+pub use join::*;
 pub use requests::*;
 pub use text::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
 pub use tokens::*;

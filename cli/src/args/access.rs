@@ -26,6 +26,23 @@ pub(crate) enum Token {
         #[command(flatten)]
         asking: Asking,
     },
+    /// Make a token by which hosts are let in, and write it to standard output: it is told this once
+    Join {
+        /// How many hosts it lets in
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        uses: u32,
+        /// How long it lets them in, such as 1h
+        #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "1h")]
+        expires: DurationMs,
+        /// Only hosts whose names begin with this
+        #[arg(long, value_name = "PREFIX")]
+        name_prefix: Option<String>,
+        /// Where the hosts reach the coordinator's API
+        #[arg(long, value_name = "HOST:PORT")]
+        address: String,
+        #[command(flatten)]
+        asking: Asking,
+    },
     /// List tokens, those that are over too
     List {
         #[command(flatten)]

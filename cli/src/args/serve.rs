@@ -8,6 +8,7 @@ use protocol::{AgentName, ClusterId, DurationMs, Label};
 
 use super::{Asking, parse_length, parse_reason, parse_size};
 use crate::client::DATA_DEFAULT;
+use crate::commands::join::JoinToken;
 
 #[derive(Args, Debug)]
 pub(crate) struct Dev {
@@ -134,6 +135,23 @@ pub(crate) enum AboutAgent {
         reason: String,
         #[command(flatten)]
         asking: Asking,
+    },
+    /// Get this host an identity, by a token that `matins token join` has made
+    Enrol {
+        /// The whole text of the token
+        #[arg(
+            long,
+            value_name = "TOKEN",
+            env = "MATINS_JOIN_TOKEN",
+            hide_env_values = true
+        )]
+        token: JoinToken,
+        /// What this host is to be called
+        #[arg(long, value_name = "NAME")]
+        name: AgentName,
+        /// Directory that is to hold ca.pem, cert.pem and key.pem
+        #[arg(long, value_name = "DIR")]
+        identity: PathBuf,
     },
 }
 

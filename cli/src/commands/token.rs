@@ -7,7 +7,7 @@ use protocol::{Reach, WallMs};
 
 use crate::args::{Asking, Token};
 use crate::clock;
-use crate::commands::asking_user;
+use crate::commands::{asking_user, join};
 use crate::failure::Failure;
 use crate::output::{Room, talk};
 use crate::text::Table;
@@ -38,6 +38,13 @@ pub(crate) fn token(what: &Token) -> Result<(), Failure> {
             };
             create(asking, &request)
         }
+        Token::Join {
+            uses,
+            expires,
+            name_prefix,
+            address,
+            asking,
+        } => join::create(*uses, *expires, name_prefix.as_deref(), address, asking),
         Token::List { asking } => list(asking),
         Token::Revoke {
             name,

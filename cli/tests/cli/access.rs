@@ -107,3 +107,125 @@ fn a_token_lets_in_over_tls_by_the_clusters_own_authority_alone() {
         place.read("coordinator.out")
     );
 }
+
+#[test]
+fn a_host_is_let_in_by_a_token_and_asks_again_with_the_same_key() {
+    let place = Place::new();
+    place
+        .matins(&["ca", "create", "--dir", "ca", "--cluster", "prod"])
+        .done();
+    let issue = [
+        "ca",
+        "issue",
+        "--dir",
+        "ca",
+        "--role",
+        "coordinator",
+        "--name",
+        "c1",
+        "--out",
+        "c1",
+    ];
+    place.matins(&issue).done();
+    let serve = [
+        "coordinator",
+        "--data",
+        "data",
+        "--identity",
+        "c1",
+        "--agents-listen",
+        "127.0.0.1:0",
+        "--api-listen",
+        "0.0.0.0:0",
+    ];
+    let start = || {
+        let running = place.start("coordinator", &serve);
+        wait_for("the coordinator to be up", || {
+            place.path("data/api.json").exists().then_some(())
+        });
+        running
+    };
+    let join = |uses: &str, address: &str| -> Said {
+        place.matins(&[
+            "token",
+            "join",
+            "--data",
+            "data",
+            "--uses",
+            uses,
+            "--name-prefix",
+            "h",
+            "--address",
+            address,
+        ])
+    };
+    let mut coordinator = start();
+    join("1", "127.0.0.1:1").refused_with_remedy(1, &["does not have the key", "ca.key"]);
+    coordinator.signal("TERM");
+    assert_eq!(
+        coordinator.wait(),
+        Some(0),
+        "{}",
+        place.read("coordinator.out")
+    );
+
+    std::fs::copy(place.path("ca/ca.key"), place.path("c1/ca.key")).unwrap();
+    let _coordinator = start();
+    let address = url_of(&place).replace("https://", "");
+    let token = join("1", &address).done();
+    let token = token.trim();
+    let enrol = |token: &str, name: &str, out: &str| -> Said {
+        place.matins(&[
+            "agent",
+            "enrol",
+            "--token",
+            token,
+            "--name",
+            name,
+            "--identity",
+            out,
+        ])
+    };
+    enrol(token, "x1", "x1").refused_with_remedy(1, &["names that begin with `h`"]);
+    // Its answer is lost: the key is there, and no certificate.
+    enrol(token, "h1", "h1").done();
+    std::fs::rename(place.path("h1/key.pem"), place.path("h1/key.pending.pem")).unwrap();
+    std::fs::remove_file(place.path("h1/cert.pem")).unwrap();
+    enrol(token, "h1", "h1").done();
+    assert!(!place.path("h1/key.pending.pem").exists());
+    let identity = transport_identity(&place, "h1");
+    assert!(identity.contains("h1.agent.prod.matins"), "{identity}");
+    enrol(token, "h1", "h1").refused_with_remedy(2, &["holds an identity already"]);
+
+    enrol(token, "h1", "thief").refused_with_remedy(1, &["enrolled before, with another key"]);
+    enrol(token, "h2", "h2").refused_with_remedy(1, &["used up"]);
+    let other = token
+        .replace(",matins_", ",matins_0")
+        .replace("0,127", ",127");
+    enrol(&other, "h2", "h2").refused_with_remedy(1, &["join token"]);
+    let place_of = token.split(',').nth(2).unwrap();
+    let pin = "0f".repeat(32);
+    enrol(&token.replace(place_of, &pin), "h2", "h2")
+        .refused_with_remedy(3, &["no authority of the fingerprint"]);
+    enrol("nothing", "h2", "h2").refused(2, &["not a join token"]);
+}
+
+/// What an agent says of the identity that it would run with.
+fn transport_identity(place: &Place, name: &str) -> String {
+    let said = place.matins(&[
+        "agent",
+        "--data",
+        "a",
+        "--identity",
+        name,
+        "--coordinator",
+        "127.0.0.1:1",
+        "--supervisor",
+        "s",
+        "--slots",
+        "1",
+        "--name",
+        "somebody",
+    ]);
+    said.stderr
+}

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jobs::{Manifest, Shards};
 use ledger::command::{
-    CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateToken, DeleteJob, DeleteResource,
-    ManualRun, PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope, ResumeJob, RevokeAgent,
-    RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
+    CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
+    DeleteResource, EnrolAgent, ManualRun, PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope,
+    ResumeJob, RevokeAgent, RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
 use protocol::{
@@ -106,6 +106,8 @@ pub enum Request {
     },
     CreateToken(CreateToken),
     RevokeToken(RevokeToken),
+    CreateJoinToken(CreateJoinToken),
+    EnrolAgent(EnrolAgent),
 }
 
 /// A request, and where it came from.
@@ -365,6 +367,8 @@ impl Core {
             }
             Request::CreateToken(create) => Command::CreateToken(create),
             Request::RevokeToken(revoke) => Command::RevokeToken(revoke),
+            Request::CreateJoinToken(create) => Command::CreateJoinToken(create),
+            Request::EnrolAgent(enrol) => Command::EnrolAgent(enrol),
         };
         Ok((command, None))
     }

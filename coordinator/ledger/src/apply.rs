@@ -292,6 +292,8 @@ impl Context<'_> {
             Command::ClearAlert(command) => command.apply(self),
             Command::CreateToken(command) => command.apply(self),
             Command::RevokeToken(command) => command.apply(self),
+            Command::CreateJoinToken(command) => command.apply(self),
+            Command::EnrolAgent(command) => command.apply(self),
             Command::Restore(command) => command.apply(self),
             Command::ReleaseGrants(_) => ReleaseGrants::apply(self),
         }

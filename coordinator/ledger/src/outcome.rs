@@ -146,6 +146,11 @@ pub enum Done {
         changed: bool,
     },
     TokenCreated,
+    JoinTokenCreated,
+    /// `again`: the same host with the same key has enrolled before, and nothing was used up.
+    Enrolled {
+        again: bool,
+    },
     /// `changed` is false where it had been revoked before.
     TokenRevoked {
         changed: bool,
@@ -294,6 +299,16 @@ pub enum Refusal {
         if *revoked { ", though it is revoked" } else { "" }
     )]
     TokenNameTaken { name: TokenName, revoked: bool },
+    #[error("there is no such join token")]
+    NoJoinToken,
+    #[error("the join token ended at {end}, and it is {at}")]
+    JoinTokenEnded { end: WallMs, at: WallMs },
+    #[error("the join token is used up")]
+    JoinTokenUsedUp,
+    #[error("the join token is for names that begin with `{prefix}`, and `{name}` does not")]
+    JoinTokenForOthers { prefix: String, name: AgentName },
+    #[error("a host of the name `{name}` has been enrolled before, with another key")]
+    NameEnrolled { name: AgentName },
     #[error("there is no token `{name}`")]
     NoTokenNamed { name: TokenName },
     #[error("there is no such lease: {token}")]

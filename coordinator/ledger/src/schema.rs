@@ -256,6 +256,22 @@ CREATE TABLE audit (
     source TEXT
 ) STRICT;
 
+CREATE TABLE join_tokens (
+    secret TEXT PRIMARY KEY,
+    name_prefix TEXT NOT NULL,
+    uses_left INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE enrolments (
+    name TEXT PRIMARY KEY,
+    key TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE api_tokens (
     name TEXT PRIMARY KEY,
     secret TEXT NOT NULL UNIQUE,

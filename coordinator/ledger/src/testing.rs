@@ -8,10 +8,10 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
-    CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, Grant,
-    ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
-    ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts,
-    SkipWaiting, UncordonAgent, Unplaceable,
+    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
+    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine,
+    RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken,
+    SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -331,10 +331,12 @@ into_command!(
     ClearAlert,
     Confirm,
     CordonAgent,
+    CreateJoinToken,
     CreateToken,
     DeleteJob,
     DeleteResource,
     EndSession,
+    EnrolAgent,
     Expire,
     Finish,
     Fire,

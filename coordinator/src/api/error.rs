@@ -105,6 +105,15 @@ impl ApiError {
         let remedy = "send `Authorization: Bearer TOKEN` with a token that `matins token create` has \
                       made, or, on the coordinator's own machine, with the one in the file \
                       api-token (or api.json) of its data directory";
+        ApiError::unauthorized_for(what, why, remedy)
+    }
+
+    /// The same where something else than a token of the API is asked for.
+    pub(crate) fn unauthorized_for(
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ApiError {
         ApiError::new(
             StatusCode::UNAUTHORIZED,
             Kind::Unauthorized,
@@ -282,6 +291,10 @@ impl ApiError {
             | Refusal::NoAgentNamed { .. }
             | Refusal::NoTokenNamed { .. }
             | Refusal::NoSuchResource { .. } => ApiError::not_found(what, why, remedy),
+            Refusal::NoJoinToken => ApiError::unauthorized_for(what, why, remedy),
+            Refusal::JoinTokenEnded { .. }
+            | Refusal::JoinTokenUsedUp
+            | Refusal::JoinTokenForOthers { .. } => ApiError::forbidden(what, why, remedy),
             Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
                 ApiError::changed(what, why, remedy)
@@ -306,6 +319,17 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
         Refusal::NoAgentNamed { .. } => LIST_AGENTS,
         Refusal::NoTokenNamed { .. } => {
             "list the tokens (`matins token list`) and use one of their names"
+        }
+        Refusal::NoJoinToken => "use the whole text that `matins token join` wrote",
+        Refusal::JoinTokenEnded { .. } | Refusal::JoinTokenUsedUp => {
+            "have another one made (`matins token join`); nothing was used up"
+        }
+        Refusal::JoinTokenForOthers { .. } => {
+            "give the host a name that it is for, or have another token made; nothing was used up"
+        }
+        Refusal::NameEnrolled { .. } => {
+            "give this host another name; where it is the same host and its key is lost, revoke the old \
+             name (`matins agent revoke`) and enrol it under a new one"
         }
         Refusal::TokenNameTaken { .. } => {
             "choose another name, such as the same with the year behind it"

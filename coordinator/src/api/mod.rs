@@ -19,6 +19,7 @@ mod gate;
 mod health;
 mod input;
 mod jobs;
+mod join;
 mod listener;
 mod metrics;
 mod output;
@@ -40,6 +41,7 @@ use axum::{Router, serve as axum_serve};
 use coordinator_core::{Asked, Request as Wish};
 use ledger::Done;
 
+use crate::authority::Authority;
 use crate::engine::Engine;
 use crate::lead::Lead;
 use crate::metrics::Metrics;
@@ -56,6 +58,8 @@ pub(crate) use readers::Readers;
 /// What every handler may use. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
+    /// Where this machine has its key.
+    pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) engine: Engine,
     pub(crate) lead: Lead,
     pub(crate) readers: Readers,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::describe::{About, Answer, By, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
-use super::{Api, cluster, fleet, health, jobs, metrics, output, resources, runs, tokens};
+use super::{Api, cluster, fleet, health, jobs, join, metrics, output, resources, runs, tokens};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -23,6 +23,7 @@ pub(super) fn routes() -> Routes {
     let routes = about_runs(routes);
     let routes = about_the_fleet(routes);
     let routes = about_tokens(routes);
+    let routes = about_joining(routes);
     about_itself(routes)
 }
 
@@ -380,6 +381,32 @@ fn about_tokens(routes: Routes) -> Routes {
         )
 }
 
+fn about_joining(routes: Routes) -> Routes {
+    routes
+        .serve(
+            Method::POST,
+            "/api/v1/join-tokens",
+            join::create,
+            administers(
+                "create_join_token",
+                Scope::Everything,
+                "Makes a token by which hosts are let in; its secret is told this once.",
+            )
+            .refuses(&[CONFLICT]),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/enrol",
+            join::enrol,
+            open(
+                "enrol",
+                "Gives a host that shows a join token a certificate of its own key.",
+            )
+            .by_leader()
+            .refuses(&[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, CONFLICT]),
+        )
+}
+
 fn about_itself(routes: Routes) -> Routes {
     routes
         .serve(
@@ -518,6 +545,13 @@ const fn for_role(role: ApiRole, id: &'static str, scope: Scope, says: &'static 
 impl About {
     const fn refuses(self, refuses: &'static [StatusCode]) -> About {
         About { refuses, ..self }
+    }
+
+    const fn by_leader(self) -> About {
+        About {
+            by: By::Leader,
+            ..self
+        }
     }
 
     const fn by_any(self) -> About {

@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use protocol::{AgentName, ClusterId, DurationMs, WallMs};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    NameConstraints, PublicKey, PublicKeyData,
 };
+use ring::digest::{SHA256, digest};
 use rustls::pki_types::UnixTime;
 
 use crate::files;
@@ -26,6 +28,9 @@ use crate::identity::{
 
 /// The authority's key, beside [`CA_FILE`] in the authority's directory.
 pub const CA_KEY_FILE: &str = "ca.key";
+
+/// The key of an identity for which a certificate has been asked and not been given yet.
+const PENDING_KEY_FILE: &str = "key.pending.pem";
 
 /// Usual lifetime of an authority: ten years.
 pub const CA_LIFETIME: DurationMs = DurationMs::from_secs(10 * 365 * 86_400);
@@ -136,9 +141,110 @@ pub fn issue(
     out: &Path,
     validity: Validity,
 ) -> Result<PeerName, CaError> {
+    let key = KeyPair::generate().map_err(CaError::Sign)?;
+    let (peer, issued) = sign(ca_directory, subject, &key, validity)?;
+    put(out, key.serialize_pem(), issued)?;
+    Ok(peer)
+}
+
+/// A certificate with the authorities that stand behind it, both in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    pub certificate: String,
+    pub authorities: String,
+}
+
+/// A key that never leaves its machine, and the request for a certificate of it.
+pub struct Enrolment {
+    key: KeyPair,
+}
+
+impl Enrolment {
+    pub fn draw() -> Result<Enrolment, CaError> {
+        let key = KeyPair::generate().map_err(CaError::Sign)?;
+        Ok(Enrolment { key })
+    }
+
+    /// Goes on with the key that was kept by [`Enrolment::keep`], or draws one and keeps it: who
+    /// does not hear the answer to a request asks again with the same key.
+    pub fn kept_in(directory: &Path) -> Result<Enrolment, CaError> {
+        let path = directory.join(PENDING_KEY_FILE);
+        match fs::read_to_string(&path) {
+            Ok(pem) => {
+                let key =
+                    KeyPair::from_pem(&pem).map_err(|source| CaError::Key { path, source })?;
+                Ok(Enrolment { key })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let drawn = Enrolment::draw()?;
+                files::create_directory(directory).map_err(CaError::write(directory))?;
+                let pem = drawn.key.serialize_pem();
+                files::replace(&path, pem.as_bytes(), files::PRIVATE)
+                    .map_err(CaError::write(&path))?;
+                Ok(drawn)
+            }
+            Err(error) => Err(CaError::read(&path)(error)),
+        }
+    }
+
+    /// What an authority signs, in PEM. It proves that whoever sends it has the key, and names
+    /// nobody: who that is, the authority knows otherwise.
+    pub fn request(&self) -> Result<String, CaError> {
+        let request = CertificateParams::default().serialize_request(&self.key);
+        request
+            .and_then(|request| request.pem())
+            .map_err(CaError::Sign)
+    }
+
+    /// Makes the directory an identity.
+    pub fn complete(self, directory: &Path, issued: Issued) -> Result<(), CaError> {
+        put(directory, self.key.serialize_pem(), issued)?;
+        let pending = directory.join(PENDING_KEY_FILE);
+        fs::remove_file(&pending).map_err(CaError::write(&pending))
+    }
+}
+
+/// A request for a certificate whose sender has shown to have the key.
+pub struct SigningRequest {
+    key: PublicKey,
+}
+
+impl SigningRequest {
+    pub fn read(pem: &str) -> Result<SigningRequest, CaError> {
+        let read = CertificateSigningRequestParams::from_pem(pem).map_err(CaError::Request)?;
+        Ok(SigningRequest {
+            key: read.public_key,
+        })
+    }
+
+    /// SHA-256 of the key, 64 hexadecimal digits.
+    pub fn key_digest(&self) -> String {
+        let sum = digest(&SHA256, self.key.der_bytes());
+        let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
+        sum.as_ref().iter().fold(String::new(), hex)
+    }
+
+    /// Issues a certificate of this key.
+    pub fn sign(
+        &self,
+        ca_directory: &Path,
+        subject: &Subject,
+        validity: Validity,
+    ) -> Result<Issued, CaError> {
+        let (_, issued) = sign(ca_directory, subject, &self.key, validity)?;
+        Ok(issued)
+    }
+}
+
+fn sign(
+    ca_directory: &Path,
+    subject: &Subject,
+    key: &impl PublicKeyData,
+    validity: Validity,
+) -> Result<(PeerName, Issued), CaError> {
     let ca_path = ca_directory.join(CA_FILE);
     let ca_key_path = ca_directory.join(CA_KEY_FILE);
-    let ca_pem = fs::read(&ca_path).map_err(CaError::read(&ca_path))?;
+    let ca_pem = fs::read_to_string(&ca_path).map_err(CaError::read(&ca_path))?;
     let ca_key_pem = fs::read_to_string(&ca_key_path).map_err(CaError::read(&ca_key_path))?;
 
     let authorities = identity::read_certificates(&ca_path).map_err(CaError::Authority)?;
@@ -158,9 +264,8 @@ pub fn issue(
         role: subject.role,
         name: subject.name.clone(),
     };
-    let key = KeyPair::generate().map_err(CaError::Sign)?;
     let certificate = peer_params(&peer, subject.node, validity)?
-        .signed_by(&key, &issuer)
+        .signed_by(key, &issuer)
         .map_err(CaError::Sign)?;
     identity::verify_chain(
         std::slice::from_ref(certificate.der()),
@@ -173,20 +278,25 @@ pub fn issue(
         source,
     })?;
 
+    let issued = Issued {
+        certificate: certificate.pem(),
+        authorities: ca_pem,
+    };
+    Ok((peer, issued))
+}
+
+/// Puts the files of an identity in their places.
+fn put(out: &Path, key: String, issued: Issued) -> Result<(), CaError> {
     files::create_directory(out).map_err(CaError::write(out))?;
     for (file, content, mode) in [
-        (KEY_FILE, key.serialize_pem().into_bytes(), files::PRIVATE),
-        (CA_FILE, ca_pem, files::PUBLIC),
-        (
-            CERTIFICATE_FILE,
-            certificate.pem().into_bytes(),
-            files::PUBLIC,
-        ),
+        (KEY_FILE, key, files::PRIVATE),
+        (CA_FILE, issued.authorities, files::PUBLIC),
+        (CERTIFICATE_FILE, issued.certificate, files::PUBLIC),
     ] {
         let path = out.join(file);
-        files::replace(&path, &content, mode).map_err(CaError::write(&path))?;
+        files::replace(&path, content.as_bytes(), mode).map_err(CaError::write(&path))?;
     }
-    Ok(peer)
+    Ok(())
 }
 
 fn peer_params(
@@ -269,6 +379,8 @@ pub enum CaError {
     },
     #[error("reading the key {path}")]
     Key { path: PathBuf, source: rcgen::Error },
+    #[error("reading a request for a certificate")]
+    Request(#[source] rcgen::Error),
     #[error("signing a certificate")]
     Sign(#[source] rcgen::Error),
     #[error("{key} did not sign for {certificate}; are both from the same authority?")]

@@ -13,10 +13,12 @@ mod cancel_run;
 mod clear_alert;
 mod confirm;
 mod cordon_agent;
+mod create_join_token;
 mod create_token;
 mod delete_job;
 mod delete_resource;
 mod end_session;
+mod enrol_agent;
 mod expire;
 mod finish;
 mod fire;
@@ -48,10 +50,12 @@ pub use cancel_run::CancelRun;
 pub use clear_alert::ClearAlert;
 pub use confirm::{Confirm, Verdict};
 pub use cordon_agent::CordonAgent;
+pub use create_join_token::CreateJoinToken;
 pub use create_token::CreateToken;
 pub use delete_job::DeleteJob;
 pub use delete_resource::DeleteResource;
 pub use end_session::EndSession;
+pub use enrol_agent::EnrolAgent;
 pub use expire::Expire;
 pub use finish::Finish;
 pub use fire::{Decision, Fire, GapReason};
@@ -131,6 +135,8 @@ pub enum Command {
     ClearAlert(ClearAlert),
     CreateToken(CreateToken),
     RevokeToken(RevokeToken),
+    CreateJoinToken(CreateJoinToken),
+    EnrolAgent(EnrolAgent),
     Restore(Restore),
     ReleaseGrants(ReleaseGrants),
 }
@@ -179,6 +185,8 @@ impl Command {
             | Command::ClearAlert(_)
             | Command::CreateToken(_)
             | Command::RevokeToken(_)
+            | Command::CreateJoinToken(_)
+            | Command::EnrolAgent(_)
             | Command::Restore(_)
             | Command::ReleaseGrants(_) => 1,
         }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
-    CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Expire, Finish, Fire, GapReason,
-    Grant, ManualRun, MarkStarted, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert,
-    Redo, ReleaseGrants, Remind, Rerun, RerunScope, Restore, ResumeJob, RevokeAgent, RevokeToken,
-    SettleAlerts, Settlement, SkipWaiting, UncordonAgent, Unplaceable, Verdict,
+    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
+    Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, On, Over, PauseJob, PutJob,
+    PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, RerunScope, Restore,
+    ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement, SkipWaiting, UncordonAgent,
+    Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
@@ -262,6 +263,23 @@ fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
 fn about_tokens(c: &mut Choices) -> Command {
     let name = c.pick(&["ci", "ops"]).parse().unwrap();
     let by = c.text();
+    let digest = |c: &mut Choices| c.pick(&["0", "1", "2", "x"]).repeat(64);
+    if c.one_in(4) {
+        return Command::CreateJoinToken(CreateJoinToken {
+            secret: digest(c),
+            name_prefix: c.pick(&["h", ""]).to_owned(),
+            uses: c.pick(&[0, 1, 3]),
+            expires_at: c.time(WallMs(500 * MINUTE)),
+            by,
+        });
+    }
+    if c.one_in(2) {
+        return Command::EnrolAgent(EnrolAgent {
+            secret: digest(c),
+            name: c.pick(&["h1", "new-1", "h-2"]).parse().unwrap(),
+            key: digest(c),
+        });
+    }
     if c.one_in(2) {
         let reason = c.text();
         return Command::RevokeToken(RevokeToken { name, by, reason });
