@@ -19,6 +19,7 @@ mod admission;
 mod again;
 mod answers;
 mod apply;
+pub mod backup;
 mod codes;
 pub mod command;
 mod conditions;

@@ -174,7 +174,7 @@ pub(crate) fn replace(ledger: &mut Connection, from: &Path) -> Result<(), Snapsh
 }
 
 /// A snapshot never changes, so nothing is put beside it to read it.
-fn open_snapshot(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_snapshot(path: &Path) -> rusqlite::Result<Connection> {
     let uri = format!("file:{}?immutable=1", escape(path));
     Connection::open_with_flags(
         uri,

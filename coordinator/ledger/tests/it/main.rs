@@ -5,6 +5,7 @@
 // Clippy knows the tests of a file such as this, but not the functions beside them.
 #![allow(clippy::unwrap_used)]
 
+mod backup;
 mod durability;
 mod generate;
 mod log;
