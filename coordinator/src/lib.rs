@@ -24,6 +24,7 @@ pub mod address;
 mod agents;
 mod api;
 mod authority;
+mod backups;
 mod clock;
 mod cluster;
 mod committer;
@@ -44,6 +45,7 @@ mod run;
 mod token;
 mod witness;
 
+pub use backups::{BackupSchedule, MakeError, RestoreError, Restored, ShipError, back_up, restore};
 pub use coordinator_core::clock::Thresholds;
 pub use data_dir::{DataDirError, LEDGER_FILE};
 pub use exit::LEDGER_FAILED;

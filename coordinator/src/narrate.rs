@@ -478,6 +478,7 @@ fn name_of(command: &Command) -> &'static str {
         Command::ClearAlert(_) => "clear_alert",
         Command::Restore(_) => "restore",
         Command::ReleaseGrants(_) => "release_grants",
+        Command::NoteBackup(_) => "note_backup",
         Command::CreateToken(_) => "create_token",
         Command::RevokeToken(_) => "revoke_token",
         Command::CreateJoinToken(_) => "create_join_token",

@@ -17,6 +17,7 @@ use protocol::{
 };
 
 use crate::acks::Acks;
+use crate::backups::Backups;
 use crate::catalogue::Catalogue;
 use crate::certificates::Certificates;
 use crate::clock::hosts::AGENTS_MIN;
@@ -110,6 +111,7 @@ pub struct Core {
     pub(crate) certificates: Certificates,
     pub(crate) setbacks: Setbacks,
     pub(crate) hold: Hold,
+    pub(crate) backups: Backups,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -173,6 +175,7 @@ impl Core {
             certificates: Certificates::new(config.certificate, now.boot),
             setbacks: Setbacks::default(),
             hold: Hold::default(),
+            backups: Backups::default(),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
@@ -372,6 +375,7 @@ impl Core {
         self.advance_sessions(now);
         self.tell_of_certificates(now);
         self.tell_of_backlog(now);
+        self.tell_of_old_backups(now);
         self.advance_expiry(now);
     }
 

@@ -29,6 +29,7 @@
 //! | `receipts` | which shards wait for a receipt that is to come |
 //! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
+//! | `backups` | when a person hears that the last backup is old |
 //! | `certificates` | when a person hears that a certificate ends |
 //! | `restored` | how long nothing is granted after a restore |
 //! | `reminders` | when somebody who is asked is asked once more |
@@ -38,6 +39,7 @@
 
 mod acks;
 pub mod address;
+mod backups;
 mod catalogue;
 mod certificates;
 pub mod clock;

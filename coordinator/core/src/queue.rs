@@ -98,6 +98,7 @@ impl Queue {
             Change::Shard(shard) => self.note_shard(set, catalogue, shard, now),
             Change::Epoch(_)
             | Change::Held(_)
+            | Change::Backup(_)
             | Change::Job(_)
             | Change::Version(_)
             | Change::Agent(_)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jobs::{Manifest, Shards};
 use ledger::command::{
     CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
-    DeleteResource, EnrolAgent, ManualRun, PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope,
+    DeleteResource, EnrolAgent, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope,
     ResumeJob, RevokeAgent, RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
@@ -108,6 +108,8 @@ pub enum Request {
     RevokeToken(RevokeToken),
     CreateJoinToken(CreateJoinToken),
     EnrolAgent(EnrolAgent),
+    /// What became of a backup that this coordinator was to make by its schedule.
+    NoteBackup(NoteBackup),
 }
 
 /// A request, and where it came from.
@@ -369,6 +371,7 @@ impl Core {
             Request::RevokeToken(revoke) => Command::RevokeToken(revoke),
             Request::CreateJoinToken(create) => Command::CreateJoinToken(create),
             Request::EnrolAgent(enrol) => Command::EnrolAgent(enrol),
+            Request::NoteBackup(note) => Command::NoteBackup(note),
         };
         Ok((command, None))
     }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::command::{Command, Proposal, ReleaseGrants};
 use crate::meta::Meta;
 use crate::outcome::{Change, Done, Outcome, Refusal};
-use crate::rows::{AgentRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
+use crate::rows::{AgentRow, BackupRow, JobRow, ResourceRow, RunRow, ShardRow, VersionRow};
 use crate::tables::held::Held;
 
 /// Longest text of a person or host that is kept, in bytes.
@@ -72,6 +72,7 @@ pub(crate) fn malformed(what: impl Into<String>) -> Stop {
 pub(crate) struct Changes {
     epoch: Option<Epoch>,
     held: Option<bool>,
+    backup: Option<BackupRow>,
     versions: BTreeMap<(JobId, u32), VersionRow>,
     runs: BTreeMap<RunId, RunRow>,
     shards: BTreeMap<(RunId, u32), ShardRow>,
@@ -87,6 +88,10 @@ impl Changes {
 
     pub(crate) fn held(&mut self, held: bool) {
         self.held = Some(held);
+    }
+
+    pub(crate) fn backup(&mut self, row: BackupRow) {
+        self.backup = Some(row);
     }
 
     pub(crate) fn version(&mut self, row: &VersionRow) {
@@ -120,6 +125,7 @@ impl Changes {
         let epoch = self.epoch.map(Change::Epoch).into_iter();
         epoch
             .chain(self.held.map(Change::Held))
+            .chain(self.backup.map(Change::Backup))
             .chain(self.versions.into_values().map(Change::Version))
             .chain(self.runs.into_values().map(Change::Run))
             .chain(self.shards.into_values().map(Change::Shard))
@@ -295,6 +301,7 @@ impl Context<'_> {
             Command::CreateJoinToken(command) => command.apply(self),
             Command::EnrolAgent(command) => command.apply(self),
             Command::Restore(command) => command.apply(self),
+            Command::NoteBackup(command) => command.apply(self),
             Command::ReleaseGrants(_) => ReleaseGrants::apply(self),
         }
     }

@@ -230,6 +230,8 @@ coded!(AlertKind:
     PredecessorFailed = 16,
     Restored = 17,
     UnknownSinceBackup = 18,
+    BackupFailed = 19,
+    BackupOverdue = 20,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

@@ -57,8 +57,8 @@ pub use pages::{AlertFilter, AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, 
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
-    AgentRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow, RunState,
-    SeenClock, ShardRow, ShardState, VersionRow, Wait,
+    AgentRow, BackupRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow,
+    RunState, SeenClock, ShardRow, ShardState, VersionRow, Wait,
 };
 pub use store::{Store, StoreError};
 pub use tables::token::{RevokedToken, TokenRow};

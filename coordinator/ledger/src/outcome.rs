@@ -7,7 +7,9 @@ use protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::rows::{AgentRow, Cordon, JobRow, ResourceRow, RunRow, RunState, ShardRow, VersionRow};
+use crate::rows::{
+    AgentRow, BackupRow, Cordon, JobRow, ResourceRow, RunRow, RunState, ShardRow, VersionRow,
+};
 
 /// Only an outcome causes an effect: nobody hears of a command before it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,7 @@ pub enum Change {
     Epoch(Epoch),
     /// Whether nothing is granted since the ledger was restored.
     Held(bool),
+    Backup(BackupRow),
     Job(JobRow),
     Version(VersionRow),
     Run(RunRow),
@@ -163,6 +166,7 @@ pub enum Done {
         jobs: u32,
     },
     GrantsReleased,
+    BackupNoted,
 }
 
 /// Why a command was not carried out. The state is as if it had never come.

@@ -20,6 +20,26 @@ pub struct SeenClock {
     pub at: Now,
 }
 
+/// What is known of the backups that leaders make by schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupRow {
+    /// How often one is to be made.
+    pub every: DurationMs,
+    /// When the last one was made that is whole, and was shipped where that is asked for.
+    pub good_at: Option<WallMs>,
+    /// When one failed since.
+    pub failed_at: Option<WallMs>,
+}
+
+impl BackupRow {
+    pub fn last_good(&self) -> String {
+        match self.good_at {
+            Some(at) => format!("The last good one is of {}", at.whole_second()),
+            None => "There is no good one yet".to_owned(),
+        }
+    }
+}
+
 /// A job that is not deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobRow {

@@ -59,6 +59,17 @@ CREATE TABLE restores (
     released_at INTEGER
 ) STRICT;
 
+CREATE TABLE backups (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    every_ms INTEGER NOT NULL,
+    good_at INTEGER,
+    node TEXT,
+    file TEXT,
+    bytes INTEGER,
+    failed_at INTEGER,
+    problem TEXT
+) STRICT;
+
 CREATE TABLE jobs (
     job_id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -562,6 +573,14 @@ fn record_views() -> Vec<View> {
         "node".to_owned(),
         format!("{} AS at", rfc3339("at")),
     ];
+    let backup = vec![
+        format!("{} AS good_at", rfc3339("good_at")),
+        "node".to_owned(),
+        "file".to_owned(),
+        "bytes".to_owned(),
+        format!("{} AS failed_at", rfc3339("failed_at")),
+        "problem".to_owned(),
+    ];
     let restore = vec![
         "position".to_owned(),
         format!("{} AS at", rfc3339("at")),
@@ -583,6 +602,7 @@ fn record_views() -> Vec<View> {
         ),
         ("reign_view", reign, "reigns"),
         ("token_view", token, "api_tokens"),
+        ("backup_view", backup, "backups"),
         ("restore_view", restore, "restores"),
     ]
 }
@@ -600,7 +620,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 15);
+        assert_eq!(views.len(), 16);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }

@@ -9,7 +9,7 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
     CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
-    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, PauseJob, PutJob, PutResource, Quarantine,
+    Expire, Finish, Fire, Grant, ManualRun, NoteBackup, MarkStarted, PauseJob, PutJob, PutResource, Quarantine,
     RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken,
     SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
 };
@@ -359,6 +359,7 @@ into_command!(
     Unplaceable,
     ReleaseGrants,
     Restore,
+    NoteBackup,
 );
 
 impl From<PutJob> for Command {

@@ -10,10 +10,11 @@ use crate::codes::{Coded, FIRST_FINAL_RUN_STATE};
 use crate::meta::Meta;
 use crate::outcome::Change;
 use crate::rows::{
-    AgentRow, JobRow, ResourceRow, RunRow, RunState, ShardRow, ShardState, VersionRow,
+    AgentRow, BackupRow, JobRow, ResourceRow, RunRow, RunState, ShardRow, ShardState, VersionRow,
 };
 use crate::tables::agent::list_agents;
 use crate::tables::job::{JOB_COLUMNS, VERSION_COLUMNS, read_job, read_version};
+use crate::tables::record::read_backup;
 use crate::tables::resource::list_resources;
 use crate::tables::run::{RUN_COLUMNS, read_run};
 use crate::tables::shard::{SHARD_COLUMNS, read_shard};
@@ -26,6 +27,8 @@ pub struct WorkingSet {
     pub epoch: Option<Epoch>,
     /// The ledger was restored from a backup, and nothing is granted yet.
     pub held: bool,
+    /// Of the backups made by schedule; `None` before the first.
+    pub backup: Option<BackupRow>,
     /// Jobs that are not deleted.
     pub jobs: BTreeMap<JobId, JobRow>,
     /// Versions in force, and versions of the runs below.
@@ -58,6 +61,7 @@ impl WorkingSet {
             Change::Run(run) if run.state.is_final() => return self.drop_run(run),
             Change::Epoch(epoch) => self.epoch = Some(*epoch),
             Change::Held(held) => self.held = *held,
+            Change::Backup(backup) => self.backup = Some(backup.clone()),
             Change::Version(version) => {
                 self.versions
                     .insert((version.job_id, version.version), version.clone());
@@ -217,6 +221,7 @@ pub(crate) fn load(conn: &Connection) -> rusqlite::Result<WorkingSet> {
     let mut set = WorkingSet {
         epoch: meta.epoch,
         held: meta.held,
+        backup: read_backup(&read)?,
         ..WorkingSet::default()
     };
     // Collected, not inserted one by one: a tree that grows at its end keeps its nodes half empty.

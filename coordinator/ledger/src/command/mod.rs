@@ -25,6 +25,7 @@ mod fire;
 mod grant;
 mod manual_run;
 mod mark_started;
+mod note_backup;
 mod pause_job;
 mod put_job;
 mod put_resource;
@@ -62,6 +63,7 @@ pub use fire::{Decision, Fire, GapReason};
 pub use grant::Grant;
 pub use manual_run::ManualRun;
 pub use mark_started::MarkStarted;
+pub use note_backup::NoteBackup;
 pub use pause_job::PauseJob;
 pub(crate) use put_job::PutCase;
 pub use put_job::{PutJob, Settlement};
@@ -139,6 +141,7 @@ pub enum Command {
     EnrolAgent(EnrolAgent),
     Restore(Restore),
     ReleaseGrants(ReleaseGrants),
+    NoteBackup(NoteBackup),
 }
 
 /// The newest [`Command::version`] that this program knows.
@@ -188,7 +191,8 @@ impl Command {
             | Command::CreateJoinToken(_)
             | Command::EnrolAgent(_)
             | Command::Restore(_)
-            | Command::ReleaseGrants(_) => 1,
+            | Command::ReleaseGrants(_)
+            | Command::NoteBackup(_) => 1,
         }
     }
 }

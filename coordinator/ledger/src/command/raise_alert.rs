@@ -55,6 +55,10 @@ pub enum AlertKind {
     Restored,
     /// What of a job's schedule ran between the backup and its restore is for a person to find out.
     UnknownSinceBackup,
+    /// A backup could not be made, or not shipped.
+    BackupFailed,
+    /// The last good backup is too old.
+    BackupOverdue,
 }
 
 impl AlertKind {
@@ -81,6 +85,8 @@ impl AlertKind {
             AlertKind::PredecessorFailed => "predecessor_failed",
             AlertKind::Restored => "restored",
             AlertKind::UnknownSinceBackup => "unknown_since_backup",
+            AlertKind::BackupFailed => "backup_failed",
+            AlertKind::BackupOverdue => "backup_overdue",
         }
     }
 }

@@ -49,7 +49,9 @@ impl AlertKind {
             | AlertKind::ClockDiffers
             | AlertKind::ClockHeld
             | AlertKind::BacklogOld
-            | AlertKind::Restored => Scope::All,
+            | AlertKind::Restored
+            | AlertKind::BackupFailed
+            | AlertKind::BackupOverdue => Scope::All,
         }
     }
 }

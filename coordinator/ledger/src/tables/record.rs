@@ -1,12 +1,13 @@
 //! What is only ever added: gaps, and the audit of what people did.
 
-use protocol::{AgentId, JobId, RunId, WallMs};
-use rusqlite::params;
+use protocol::{AgentId, DurationMs, JobId, RunId, WallMs};
+use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop};
 use crate::codes::Coded;
 use crate::command::GapReason;
+use crate::rows::BackupRow;
 
 /// `count` instants of `version` in (`after`, `through`] that have no row each.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,24 @@ pub(crate) struct Audit<'a> {
     pub(crate) reason: Option<&'a str>,
 }
 
+/// What is known of backups made by schedule.
+pub(crate) fn read_backup(conn: &Connection) -> rusqlite::Result<Option<BackupRow>> {
+    conn.prepare_cached("SELECT every_ms, good_at, failed_at FROM backups")?
+        .query_row([], |row| {
+            Ok(BackupRow {
+                every: DurationMs(row.get(0)?),
+                good_at: row.get::<_, Option<i64>>(1)?.map(WallMs),
+                failed_at: row.get::<_, Option<i64>>(2)?.map(WallMs),
+            })
+        })
+        .optional()
+}
+
 impl Context<'_> {
+    pub(crate) fn backup_row(&self) -> Result<Option<BackupRow>, Stop> {
+        Ok(read_backup(self.conn)?)
+    }
+
     pub(crate) fn insert_gap(&mut self, gap: NewGap) -> Result<(), Stop> {
         let gap_id = self.meta.mint_gap();
         self.conn

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
     CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
-    Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, On, Over, PauseJob, PutJob,
+    Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, NoteBackup, On, Over, PauseJob, PutJob,
     PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, RerunScope, Restore,
     ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement, SkipWaiting, UncordonAgent,
     Unplaceable, Verdict,
@@ -105,6 +105,13 @@ pub(crate) fn proposal(choices: &mut Choices, set: &WorkingSet, past: &Past) -> 
 fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
     match c.below(34) {
         33 if c.one_in(4) => restore(c),
+        33 if c.one_in(4) => Command::NoteBackup(NoteBackup {
+            node: c.text(),
+            every: DurationMs(i64::MAX),
+            file: c.text(),
+            bytes: u64::MAX,
+            problem: c.one_in(2).then(|| c.text()),
+        }),
         33 => Command::ReleaseGrants(ReleaseGrants {}),
         32 => about_tokens(c),
         0 => Command::BecomeActive(BecomeActive {

@@ -178,6 +178,7 @@ impl Truth {
             }
             Change::Epoch(_)
             | Change::Held(_)
+            | Change::Backup(_)
             | Change::Job(_)
             | Change::Shard(_)
             | Change::Agent(_)
