@@ -93,6 +93,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Token(what) => commands::token::token(&what),
         Command::Cluster(what) => commands::cluster::cluster(&what),
         Command::Why(options) => commands::why::why(&options),
+        Command::Backup(options) => commands::backup::backup(&options),
+        Command::Restore(options) => commands::backup::restore(&options),
         Command::Sql(options) => commands::sql::sql(&options),
         Command::Completions(options) => reference::completions(&options),
         Command::Man(options) => reference::man(&options),

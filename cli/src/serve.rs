@@ -34,7 +34,9 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     let identity_dir = options
         .identity
         .unwrap_or_else(|| options.data.join(IDENTITY_DIR));
+    let backups = options.backups.schedule();
     let options = coordinator::Options {
+        backups,
         identity_dir,
         agents_addr: options.agents_listen,
         api_addr: options.api_listen,
@@ -227,7 +229,7 @@ fn block_on<E: std::error::Error>(
         .map_err(|error| Failure::of_error(what, &error, REMEDY))
 }
 
-fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     gethostname()
         .ok()
         .and_then(|name| name.into_string().ok())

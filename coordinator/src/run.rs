@@ -13,7 +13,7 @@ use protocol::message::Incarnation;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::timeout;
 use transport::https::HttpsServer;
 use transport::identity::CA_FILE;
@@ -23,6 +23,7 @@ use crate::address;
 use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
 use crate::authority::{Authority, AuthorityError};
+use crate::backups::{self, BackupSchedule};
 use crate::clock::read_boot_id;
 use crate::committer;
 use crate::consensus::GroupError;
@@ -62,6 +63,8 @@ pub struct Options {
     pub clock: Thresholds,
     /// Socket of the process that keeps the leader's address, where there is one.
     pub address_keeper: Option<PathBuf>,
+    /// Backups that it makes while it leads.
+    pub backups: Option<BackupSchedule>,
 }
 
 /// Why a coordinator did not start, or had to end.
@@ -179,6 +182,16 @@ pub async fn run_until(
         agents_address: agents.local_addr(),
     };
     let listener = ApiListener::new(listener, api_door.https.clone());
+    let mut keeping = JoinSet::new();
+    if let Some(schedule) = options.backups {
+        let engine = threads.engine.clone();
+        keeping.spawn(backups::keep(
+            schedule,
+            options.data_dir,
+            options.node,
+            engine,
+        ));
+    }
     let doors = Doors::open(agents, listener, api);
     let house = House {
         data,
@@ -186,6 +199,7 @@ pub async fn run_until(
         api_door,
         threads,
         doors,
+        _backups: keeping,
     };
     house.live(stop).await
 }
@@ -197,6 +211,8 @@ struct House {
     api_door: ApiDoor,
     threads: Threads,
     doors: Doors,
+    /// Ends with the house.
+    _backups: JoinSet<()>,
 }
 
 impl House {

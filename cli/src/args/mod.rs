@@ -2,6 +2,7 @@
 
 mod access;
 mod act;
+mod backup;
 mod bench;
 mod cluster;
 mod fleet;
@@ -19,6 +20,7 @@ use crate::client::Target;
 use crate::output::Format;
 pub(crate) use access::*;
 pub(crate) use act::*;
+pub(crate) use backup::*;
 pub(crate) use bench::*;
 pub(crate) use cluster::*;
 pub(crate) use fleet::*;
@@ -120,6 +122,10 @@ pub(crate) enum Command {
     /// Measure what this machine carries
     #[command(subcommand)]
     Bench(Bench),
+    /// Make a backup of the ledger, or check one
+    Backup(Backup),
+    /// Make a data directory whose ledger goes on from a backup
+    Restore(Restore),
     /// Ask the ledger itself, read-only
     Sql(Sql),
     /// Print the JSON Schema of a manifest, by which editors complete and check

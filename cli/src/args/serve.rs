@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use coordinator::BackupSchedule;
 use protocol::{AgentName, ClusterId, DurationMs, Label};
 
 use super::{Asking, parse_length, parse_reason, parse_size};
@@ -66,6 +67,8 @@ pub(crate) struct Coordinator {
     #[arg(long, value_name = "FILE")]
     pub(crate) address_keeper: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) backups: Backups,
+    #[command(flatten)]
     pub(crate) child: Child,
 }
 
@@ -105,6 +108,45 @@ pub(crate) struct Witness {
     pub(crate) control: Control,
     #[command(flatten)]
     pub(crate) child: Child,
+}
+
+/// Backups by schedule.
+#[derive(Args, Debug)]
+pub(crate) struct Backups {
+    /// Make backups of the ledger in this directory while this coordinator leads
+    #[arg(long, value_name = "DIR")]
+    pub(crate) backup_dir: Option<PathBuf>,
+    /// How often
+    #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "6h", requires = "backup_dir")]
+    pub(crate) backup_every: DurationMs,
+    /// How many of the newest stay in the directory
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 14, requires = "backup_dir")]
+    pub(crate) backup_keep: u32,
+    /// What carries each off the machine: a JSON list of program and arguments, where
+    /// {file} stands for its path, such as '["/usr/bin/rsync", "{file}", "host:/srv/"]'
+    #[arg(long, value_name = "LIST", value_parser = parse_ship, requires = "backup_dir")]
+    pub(crate) backup_ship: Option<Ship>,
+}
+
+/// Program and arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Ship(Vec<String>);
+
+fn parse_ship(text: &str) -> Result<Ship, String> {
+    BackupSchedule::parse_ship(text)
+        .map(Ship)
+        .map_err(|error| error.to_string())
+}
+
+impl Backups {
+    pub(crate) fn schedule(self) -> Option<BackupSchedule> {
+        Some(BackupSchedule {
+            directory: self.backup_dir?,
+            every: self.backup_every,
+            keep: self.backup_keep,
+            ship: self.backup_ship.map(|ship| ship.0),
+        })
+    }
 }
 
 #[derive(Args, Debug)]

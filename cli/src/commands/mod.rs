@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 pub(crate) mod apply;
+pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod ca;
 pub(crate) mod cluster;

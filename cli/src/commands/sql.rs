@@ -46,7 +46,7 @@ pub(crate) fn sql(options: &Sql) -> Result<(), Failure> {
 }
 
 /// In the data directory of a coordinator, or of the `matins dev` that has one.
-fn find_ledger(data: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn find_ledger(data: &Path) -> Result<PathBuf, Failure> {
     let places = [data.join("coordinator"), data.to_owned()];
     let mut places = places.iter().map(|place| place.join(LEDGER_FILE));
     places.find(|file| file.exists()).ok_or_else(|| {

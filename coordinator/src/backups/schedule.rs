@@ -4,8 +4,9 @@
 //! good one was made stands in the ledger, so that a new leader goes on where the one before has
 //! stopped, and a person hears of their age whoever leads.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::engine::Engine;
 use crate::exit::causes;
 
 /// Between two looks whether one is due.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// After a failure it is tried again so soon, or after the usual time if that is shorter.
 const RETRY_AFTER: DurationMs = DurationMs::from_secs(600);
@@ -143,6 +144,11 @@ async fn make_and_ship(
 ) -> Result<(String, u64), String> {
     let file = schedule.directory.join(file_name(now, node));
     let (from, to, named) = (data_dir.to_owned(), file.clone(), node.to_owned());
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&schedule.directory)
+        .map_err(|error| format!("making {}: {error}", schedule.directory.display()))?;
     let made = tokio::task::spawn_blocking(move || back_up(&from, &to, &named))
         .await
         .map_err(|error| format!("making it: {error}"))?;

@@ -86,6 +86,7 @@ impl House {
             node: "c1".to_owned(),
             clock: coordinator::Thresholds::default(),
             address_keeper: None,
+            backups: None,
         }
     }
 

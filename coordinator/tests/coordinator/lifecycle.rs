@@ -254,6 +254,7 @@ fn child_coordinator() {
         node: "child".to_owned(),
         clock: coordinator::Thresholds::default(),
         address_keeper: None,
+        backups: None,
     };
     run(coordinator::run(options)).unwrap();
 }
