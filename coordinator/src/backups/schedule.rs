@@ -309,7 +309,7 @@ mod tests {
         let newest = [file_name(at(4), "c/1"), file_name(at(5), "c/1")];
         assert_eq!(left[1..], newest);
         assert_eq!(left[0], "by-hand.backup");
-        assert_eq!(newest[0], "matins-20261130T025320Z-c_1.backup");
+        assert_eq!(newest[0], "matins-20261130T045320Z-c_1.backup");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod mix;
 mod network;
 mod people;
 mod power;
+mod restore;
 mod soak;
 mod steady;
 mod stopped;
