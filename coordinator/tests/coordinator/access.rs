@@ -98,6 +98,8 @@ fn body_for(document: &Value, operation: &Value, target: &Target) -> Option<Stri
             "capacity" | "uses" => json!(1),
             "expires_at" => json!("2100-01-01T00:00:00Z"),
             "secret" | "request" => json!("nothing"),
+            "address" => json!("127.0.0.1:1"),
+            "node" => json!(9),
             "name" => json!("made-by-the-test"),
             "role" => json!("viewer"),
             "namespaces" => json!(null),
