@@ -45,7 +45,10 @@ mod run;
 mod token;
 mod witness;
 
-pub use backups::{BackupSchedule, MakeError, RestoreError, Restored, ShipError, back_up, restore};
+pub use backups::{
+    BackupSchedule, MakeError, RestoreError, Restored, ShipError, back_up, check as check_backup,
+    restore,
+};
 pub use coordinator_core::clock::Thresholds;
 pub use data_dir::{DataDirError, LEDGER_FILE};
 pub use exit::LEDGER_FAILED;

@@ -122,8 +122,8 @@ pub(crate) struct Backups {
     /// How many of the newest stay in the directory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 14, requires = "backup_dir")]
     pub(crate) backup_keep: u32,
-    /// What carries each off the machine: a JSON list of program and arguments, where
-    /// {file} stands for its path, such as '["/usr/bin/rsync", "{file}", "host:/srv/"]'
+    /// What carries each off the machine: a JSON list of program and arguments, among
+    /// which {file} stands for its path
     #[arg(long, value_name = "LIST", value_parser = parse_ship, requires = "backup_dir")]
     pub(crate) backup_ship: Option<Ship>,
 }

@@ -19,7 +19,7 @@ pub(crate) fn backup(options: &Backup) -> Result<(), Failure> {
     let (file, seal, word) = match (&options.check, &options.to) {
         (Some(file), _) => {
             let what = format!("checking the backup {}", file.display());
-            let seal = ledger::backup::check(file).map_err(|error| {
+            let seal = coordinator::check_backup(file).map_err(|error| {
                 Failure::of_error(what, &error, "restore another one; this one is no use")
             })?;
             (file, seal, "whole")
@@ -61,7 +61,7 @@ pub(crate) fn restore(options: &Restore) -> Result<(), Failure> {
     print(&format!(
         "restored: {}\n{}\n\
          What happened in the {age} since is not in it:\n\
-         - {} open, and now need a person: `matins get runs --state needs_confirmation`\n\
+         - {} open in it, and a person must say what became of that: `matins get runs --state needs_confirmation`\n\
          - of {} the fires since are unknown; alerts say which, once a coordinator leads\n\
          - what was applied since must be applied again\n\
          - tokens go on in generation {}, above all that were given out before\n\

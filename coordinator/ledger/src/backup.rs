@@ -9,8 +9,7 @@
 
 mod seal;
 
-use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use protocol::{Rules, WallMs};
@@ -97,43 +96,58 @@ pub fn estimate(ledger: &Path) -> Result<u64, BackupError> {
     Ok(bytes.cast_unsigned())
 }
 
-/// Copies the ledger, of which a coordinator may be the writer meanwhile, to an empty file, tries the
-/// copy, and seals it.
-pub fn make(ledger: &Path, to: &Path, maker: Maker) -> Result<Seal, BackupError> {
+/// Copies the ledger, of which a coordinator may be the writer meanwhile, to the empty file `to`, tries
+/// the copy, and seals it; `file` is that file, open.
+pub fn make(
+    ledger: &Path,
+    to: &Path,
+    file: &mut (impl Read + Write + Seek),
+    maker: &Maker,
+) -> Result<Seal, BackupError> {
     snapshot::copy(ledger, to)?;
-    let mut seal = try_out(to, &maker)?;
-    seal::put(to, &mut seal)?;
+    let mut seal = try_out(to, maker)?;
+    seal::put(file, to, &mut seal)?;
     Ok(seal)
 }
 
-/// What a backup says of itself, without looking whether it is whole.
-pub fn read(path: &Path) -> Result<Seal, BackupError> {
-    seal::open(path).map(|(seal, _)| seal)
+/// A file that should be a backup.
+#[derive(Debug)]
+pub struct Backup<F> {
+    file: F,
+    path: PathBuf,
 }
 
-/// Whether a backup is what it was when it was made; says what it is.
-pub fn check(path: &Path) -> Result<Seal, BackupError> {
-    seal::copy(path, &mut io::sink())
-}
-
-/// Writes the ledger out of a backup to an empty file, and proves on the way that it is what was
-/// sealed.
-pub fn unpack(backup: &Path, to: &Path) -> Result<Seal, BackupError> {
-    let write = |source| BackupError::Write {
-        path: to.to_owned(),
-        source,
-    };
-    let seal = read(backup)?;
-    if seal.schema != SCHEMA_VERSION {
-        return Err(BackupError::Schema {
-            path: backup.to_owned(),
-            program: seal.program,
-            found: seal.schema,
-            known: SCHEMA_VERSION,
-        });
+impl<F: Read + Seek> Backup<F> {
+    /// `path` is where the file lies, for messages.
+    pub fn new(file: F, path: &Path) -> Backup<F> {
+        let path = path.to_owned();
+        Backup { file, path }
     }
-    let mut file = File::options().write(true).open(to).map_err(write)?;
-    seal::copy(backup, &mut file)
+
+    /// What it says of itself, without looking whether it is whole.
+    pub fn seal(&mut self) -> Result<Seal, BackupError> {
+        seal::open(&mut self.file, &self.path).map(|(seal, _)| seal)
+    }
+
+    /// Whether it is what it was when it was made; says what it is.
+    pub fn check(&mut self) -> Result<Seal, BackupError> {
+        seal::copy(&mut self.file, &self.path, &mut io::sink())
+    }
+
+    /// Writes the ledger out of it, and proves on the way that it is what was sealed: where it is not,
+    /// what was written is no use.
+    pub fn unpack(&mut self, to: &mut impl Write) -> Result<Seal, BackupError> {
+        let seal = self.seal()?;
+        if seal.schema != SCHEMA_VERSION {
+            return Err(BackupError::Schema {
+                path: self.path.clone(),
+                program: seal.program,
+                found: seal.schema,
+                known: SCHEMA_VERSION,
+            });
+        }
+        seal::copy(&mut self.file, &self.path, to)
+    }
 }
 
 /// Makes an unpacked ledger one that may go on: it follows no log any more, and its first command is

@@ -9,9 +9,9 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
     CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
-    Expire, Finish, Fire, Grant, ManualRun, NoteBackup, MarkStarted, PauseJob, PutJob, PutResource, Quarantine,
-    RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent, RevokeToken,
-    SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
+    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob, PutResource,
+    Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent,
+    RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};

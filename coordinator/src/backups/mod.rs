@@ -5,12 +5,12 @@
 
 mod schedule;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ledger::Done;
-use ledger::backup::{self, BackupError, Maker, Seal};
+use ledger::backup::{self, Backup, BackupError, Maker, Seal};
 use ledger::command::Restore;
 use nix::sys::statvfs::statvfs;
 
@@ -101,7 +101,7 @@ pub fn back_up(data_dir: &Path, to: &Path, node: &str) -> Result<Seal, MakeError
         program: env!("CARGO_PKG_VERSION").to_owned(),
         at: read_now().wall,
     };
-    let made = write_backup(&ledger, &partial, to, maker);
+    let made = write_backup(&ledger, &partial, to, &maker);
     if made.is_err() {
         // Whatever keeps it from being removed keeps the next from being made, which says so.
         let _ = files::remove(&partial);
@@ -109,16 +109,34 @@ pub fn back_up(data_dir: &Path, to: &Path, node: &str) -> Result<Seal, MakeError
     made
 }
 
-fn write_backup(ledger: &Path, partial: &Path, to: &Path, maker: Maker) -> Result<Seal, MakeError> {
+fn write_backup(
+    ledger: &Path,
+    partial: &Path,
+    to: &Path,
+    maker: &Maker,
+) -> Result<Seal, MakeError> {
     let write = |source| MakeError::Write {
         path: partial.to_owned(),
         source,
     };
     files::remove(partial).map_err(write)?;
-    let file = files::create_private(partial).map_err(write)?;
-    let seal = backup::make(ledger, partial, maker)?;
+    let mut file = files::open_private(partial).map_err(write)?;
+    let seal = backup::make(ledger, partial, &mut file, maker)?;
     files::put_in_place(&file, partial, to).map_err(write)?;
     Ok(seal)
+}
+
+/// Reads a backup and compares all of it with its seal; says what it is.
+pub fn check(backup: &Path) -> Result<Seal, BackupError> {
+    open(backup)?.check()
+}
+
+fn open(backup: &Path) -> Result<Backup<File>, BackupError> {
+    let file = File::open(backup).map_err(|source| BackupError::Read {
+        path: backup.to_owned(),
+        source,
+    })?;
+    Ok(Backup::new(file, backup))
 }
 
 /// Makes a data directory whose ledger goes on from a backup, in a new group of one voter.
@@ -128,7 +146,8 @@ pub fn restore(
     by: &str,
     reason: &str,
 ) -> Result<Restored, RestoreError> {
-    let seal = backup::read(backup)?;
+    let mut backup = open(backup)?;
+    let seal = backup.seal()?;
     let _data = DataDir::open(data_dir)?;
     check_empty(data_dir)?;
     check_room(data_dir, seal.bytes)?;
@@ -139,7 +158,7 @@ pub fn restore(
         by: by.to_owned(),
         reason: reason.to_owned(),
     };
-    let done = write_ledger(backup, &partial, data_dir, restore);
+    let done = write_ledger(&mut backup, &partial, data_dir, restore);
     if done.is_err() {
         // What is left is removed by the next restore.
         let _ = files::remove(&partial);
@@ -160,7 +179,7 @@ pub fn restore(
 }
 
 fn write_ledger(
-    backup: &Path,
+    backup: &mut Backup<File>,
     partial: &Path,
     data_dir: &Path,
     restore: Restore,
@@ -169,8 +188,8 @@ fn write_ledger(
         path: partial.to_owned(),
         source,
     };
-    let file = files::create_private(partial).map_err(write)?;
-    backup::unpack(backup, partial)?;
+    let mut file = files::create_private(partial).map_err(write)?;
+    backup.unpack(&mut file)?;
     let done = backup::restore(partial, restore)?;
     files::put_in_place(&file, partial, &data_dir.join(LEDGER_FILE)).map_err(write)?;
     Ok(done)
@@ -255,7 +274,7 @@ mod tests {
         let (data, place) = (data(), tempfile::tempdir().unwrap());
         let to = place.path().join("a.backup");
         let seal = back_up(data.path(), &to, "c1").unwrap();
-        assert_eq!(backup::check(&to).unwrap(), seal);
+        assert_eq!(check(&to).unwrap(), seal);
         assert_eq!(names(place.path()), ["a.backup"]);
         let again = back_up(data.path(), &to, "c1").unwrap_err();
         assert!(matches!(again, MakeError::Exists { .. }), "{again}");

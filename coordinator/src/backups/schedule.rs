@@ -209,7 +209,7 @@ fn file_name(at: WallMs, node: &str) -> String {
         .whole_second()
         .to_string()
         .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
+        .filter(char::is_ascii_alphanumeric)
         .collect();
     let node: String = node
         .chars()

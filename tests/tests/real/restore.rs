@@ -69,7 +69,7 @@ fn restore(drill: &mut Drill) -> Result<()> {
     let (backup, data) = (site.path("site.backup"), site.path("coordinator"));
     let told = site.matins(&["restore", &backup, "--data", &data, "--reason", "a drill"])?;
     println!("{told}restored in {:?}", begun.elapsed());
-    ensure!(told.contains("need a person"), "{told}");
+    ensure!(told.contains("a person must say"), "{told}");
     let twice = site.matins(&["restore", &backup, "--data", &data, "--reason", "again"]);
     let refused = format!("{:#}", twice.err().context("a restore over a ledger")?);
     ensure!(refused.contains("is not empty"), "{refused}");

@@ -7,7 +7,6 @@
 //! The last line has a fixed length, so that it is found from the end. SQLite knows from its first page
 //! how many there are, and does not look at what comes after.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -60,18 +59,18 @@ pub(super) struct Parts {
 }
 
 /// Puts the seal behind a database that is complete, and fills in what it says of the file.
-pub(super) fn put(path: &Path, seal: &mut Seal) -> Result<(), BackupError> {
+pub(super) fn put(
+    file: &mut (impl Read + Write + Seek),
+    path: &Path,
+    seal: &mut Seal,
+) -> Result<(), BackupError> {
     let write = |source| BackupError::Write {
         path: path.to_owned(),
         source,
     };
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .open(path)
-        .map_err(write)?;
     let mut digest = Sha256::new();
-    seal.bytes = pass(&mut file, u64::MAX, &mut digest, &mut io::sink()).map_err(write)?;
+    file.seek(SeekFrom::Start(0)).map_err(write)?;
+    seal.bytes = pass(file, u64::MAX, &mut digest, &mut io::sink()).map_err(write)?;
     seal.sha256 = hex(&digest.clone().finalize());
     let json = serde_json::to_string(seal).expect("numbers and strings are always JSON");
     digest.update(json.as_bytes());
@@ -84,7 +83,10 @@ pub(super) fn put(path: &Path, seal: &mut Seal) -> Result<(), BackupError> {
 }
 
 /// Reads the seal of a file, which may be damaged elsewhere.
-pub(super) fn open(path: &Path) -> Result<(Seal, Parts), BackupError> {
+pub(super) fn open(
+    file: &mut (impl Read + Seek),
+    path: &Path,
+) -> Result<(Seal, Parts), BackupError> {
     let read = |source| BackupError::Read {
         path: path.to_owned(),
         source,
@@ -92,16 +94,15 @@ pub(super) fn open(path: &Path) -> Result<(Seal, Parts), BackupError> {
     let no_seal = || BackupError::NoSeal {
         path: path.to_owned(),
     };
-    let mut file = File::open(path).map_err(read)?;
-    let length = file.metadata().map_err(read)?.len();
+    let length = file.seek(SeekFrom::End(0)).map_err(read)?;
     let Some(last_line) = length.checked_sub(LAST_LINE_BYTES as u64) else {
         return Err(no_seal());
     };
-    let last = read_at(&mut file, last_line, LAST_LINE_BYTES).map_err(read)?;
+    let last = read_at(file, last_line, LAST_LINE_BYTES).map_err(read)?;
     let json_bytes = parse_last_line(&last).ok_or_else(no_seal)?.0;
     let json = last_line.checked_sub(json_bytes as u64 + 1);
     let json = json.ok_or_else(no_seal)?;
-    let text = read_at(&mut file, json, json_bytes).map_err(read)?;
+    let text = read_at(file, json, json_bytes).map_err(read)?;
     let form: Form = serde_json::from_slice(&text).map_err(|_| no_seal())?;
     if form.format != FORMAT {
         return Err(BackupError::Format {
@@ -126,19 +127,23 @@ struct Form {
 }
 
 /// Copies the database of a sealed file, and compares all of the file with its seal.
-pub(super) fn copy(path: &Path, to: &mut impl Write) -> Result<Seal, BackupError> {
+pub(super) fn copy(
+    file: &mut (impl Read + Seek),
+    path: &Path,
+    to: &mut impl Write,
+) -> Result<Seal, BackupError> {
     let read = |source| BackupError::Read {
         path: path.to_owned(),
         source,
     };
-    let (seal, parts) = open(path)?;
-    let mut file = File::open(path).map_err(read)?;
+    let (seal, parts) = open(file, path)?;
     let mut digest = Sha256::new();
-    pass(&mut file, parts.json, &mut digest, to).map_err(read)?;
+    file.seek(SeekFrom::Start(0)).map_err(read)?;
+    pass(file, parts.json, &mut digest, to).map_err(read)?;
     let of_pages = hex(&digest.clone().finalize());
     let rest = parts.last_line - parts.json;
-    pass(&mut file, rest, &mut digest, &mut io::sink()).map_err(read)?;
-    let last = read_at(&mut file, parts.last_line, LAST_LINE_BYTES).map_err(read)?;
+    pass(file, rest, &mut digest, &mut io::sink()).map_err(read)?;
+    let last = read_at(file, parts.last_line, LAST_LINE_BYTES).map_err(read)?;
     let of_all = parse_last_line(&last).map(|(_, digest)| digest.to_owned());
     if of_pages != seal.sha256 || of_all != Some(hex(&digest.finalize())) {
         return Err(BackupError::Damaged {
@@ -157,7 +162,7 @@ fn parse_last_line(line: &[u8]) -> Option<(usize, &str)> {
     (word == WORD && words.next().is_none()).then_some((length, digest))
 }
 
-fn read_at(file: &mut File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
+fn read_at(file: &mut (impl Read + Seek), at: u64, bytes: usize) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(at))?;
     let mut read = vec![0; bytes];
     file.read_exact(&mut read)?;
@@ -166,7 +171,7 @@ fn read_at(file: &mut File, at: u64, bytes: usize) -> io::Result<Vec<u8>> {
 
 /// Moves at most so many bytes from where the file stands, and digests them; answers how many.
 fn pass(
-    file: &mut File,
+    file: &mut impl Read,
     bytes_max: u64,
     digest: &mut Sha256,
     to: &mut impl Write,

@@ -1,9 +1,9 @@
 //! A backup proves itself, and a ledger goes on from it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use ledger::backup::{self, BackupError, Maker, Seal};
+use ledger::backup::{self, Backup, BackupError, Maker, Seal};
 use ledger::command::Restore;
 use ledger::log::Position;
 use ledger::replica::Entry;
@@ -57,15 +57,29 @@ impl Bed {
 
     fn make(&self, name: &str) -> (PathBuf, Seal) {
         let path = self.path(name);
-        fs::write(&path, "").unwrap();
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .unwrap();
         let maker = Maker {
             node: "c1".to_owned(),
             program: "0.1.0".to_owned(),
             at: NOW,
         };
-        let seal = backup::make(&self.path("ledger.db"), &path, maker).unwrap();
+        let seal = backup::make(&self.path("ledger.db"), &path, &mut file, &maker).unwrap();
         (path, seal)
     }
+}
+
+fn check(path: &Path) -> Result<Seal, BackupError> {
+    Backup::new(File::open(path).unwrap(), path).check()
+}
+
+fn unpack(path: &Path, to: &Path) -> Result<Seal, BackupError> {
+    let mut to = File::create(to).unwrap();
+    Backup::new(File::open(path).unwrap(), path).unpack(&mut to)
 }
 
 fn restore() -> Restore {
@@ -82,14 +96,13 @@ fn a_backup_is_of_one_moment_and_its_ledger_goes_on_without_its_log() {
     let mut bed = Bed::new();
     let (path, seal) = bed.make("a.backup");
     bed.apply(&[fire(JobId(1), 2)]);
-    assert_eq!(backup::check(&path).unwrap(), seal);
+    assert_eq!(check(&path).unwrap(), seal);
     assert_eq!((seal.jobs, seal.runs, seal.open_runs), (1, 1, 1));
     assert_eq!(seal.commands, 2);
     assert!(seal.bytes >= backup::estimate(&bed.path("ledger.db")).unwrap() / 2);
 
     let unpacked = bed.path("restored.db");
-    fs::write(&unpacked, "").unwrap();
-    assert_eq!(backup::unpack(&path, &unpacked).unwrap(), seal);
+    assert_eq!(unpack(&path, &unpacked).unwrap(), seal);
     let done = backup::restore(&unpacked, restore()).unwrap();
     let Done::Restored {
         generation,
@@ -124,10 +137,9 @@ fn what_is_cut_off_longer_or_changed_anywhere_is_refused() {
     let broken = bed.path("broken.backup");
     let refused = |bytes: &[u8]| {
         fs::write(&broken, bytes).unwrap();
-        let checked = backup::check(&broken);
+        let checked = check(&broken);
         let unpacked = bed.path("unpacked.db");
-        fs::write(&unpacked, "").unwrap();
-        assert!(backup::unpack(&broken, &unpacked).is_err());
+        assert!(unpack(&broken, &unpacked).is_err());
         checked.unwrap_err()
     };
     for length in [0, 10, 92, 4096, seal.bytes as usize, whole.len() - 1] {
@@ -161,7 +173,7 @@ fn another_format_and_another_schema_name_the_version_to_use() {
     };
     let other = bed.path("other.backup");
     with(&other, "\"format\":1", "\"format\":7");
-    let error = backup::check(&other).unwrap_err();
+    let error = check(&other).unwrap_err();
     assert!(
         matches!(error, BackupError::Format { found: 7, .. }),
         "{error}"
@@ -169,8 +181,7 @@ fn another_format_and_another_schema_name_the_version_to_use() {
     let schema = format!("\"schema\":{}", seal.schema);
     with(&other, &schema, "\"schema\":9");
     let unpacked = bed.path("unpacked.db");
-    fs::write(&unpacked, "").unwrap();
-    let error = backup::unpack(&other, &unpacked).unwrap_err();
+    let error = unpack(&other, &unpacked).unwrap_err();
     assert!(
         matches!(&error, BackupError::Schema { found: 9, program, .. } if program == "0.1.0"),
         "{error}"

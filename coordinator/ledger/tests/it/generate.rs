@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
     CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
-    Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, NoteBackup, On, Over, PauseJob, PutJob,
-    PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, RerunScope, Restore,
-    ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement, SkipWaiting, UncordonAgent,
-    Unplaceable, Verdict,
+    Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, NoteBackup, On, Over, PauseJob,
+    PutJob, PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, RerunScope,
+    Restore, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement, SkipWaiting,
+    UncordonAgent, Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
