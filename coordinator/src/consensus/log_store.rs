@@ -22,7 +22,7 @@ use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::vote::RaftVote;
 use openraft::{LogState, OptionalSend, RaftLogReader};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::types::{EntryId, Leader, LogEntry, Types, VoteCast, entry_id, position};
 use super::{fail, form, on_disk};
@@ -66,7 +66,7 @@ struct Held {
     entries: BTreeMap<u64, LogEntry>,
     commands: usize,
     /// Entries before this index are on the disk.
-    synced: u64,
+    synced: watch::Sender<u64>,
 }
 
 pub(super) enum Order {
@@ -95,7 +95,7 @@ impl LogStore {
             committed: head.committed.map(entry_id),
             entries: BTreeMap::new(),
             commands: 0,
-            synced: head.last.map_or(0, |last| last.index + 1),
+            synced: watch::Sender::new(head.last.map_or(0, |last| last.index + 1)),
         };
         let shared = Arc::new(Shared {
             held: Mutex::new(held),
@@ -112,6 +112,11 @@ impl LogStore {
             shared,
         };
         Ok((store, writer))
+    }
+
+    /// Before which index all entries are on the disk.
+    pub(super) fn synced(&self) -> watch::Receiver<u64> {
+        self.shared.held().synced.subscribe()
     }
 
     /// The last entry that was purged, and the last one there is.
@@ -201,7 +206,7 @@ impl Held {
     fn first(&self) -> u64 {
         self.entries
             .first_key_value()
-            .map_or(self.synced, |(index, _)| *index)
+            .map_or_else(|| *self.synced.borrow(), |(index, _)| *index)
     }
 
     /// What of `range` is to be read from the file, and what is in memory after it.
@@ -233,7 +238,7 @@ impl Held {
 
     /// Everything before `next` is on the disk: what is old enough need not stay in memory.
     fn synced(&mut self, next: u64) {
-        self.synced = next;
+        self.synced.send_replace(next);
         while self.commands > COMMANDS_HELD
             && let Some(oldest) = self.entries.first_entry()
             && *oldest.key() < next
@@ -246,7 +251,8 @@ impl Held {
         let next = last.as_ref().map_or(0, |last| last.index + 1);
         let gone = self.entries.split_off(&next);
         self.commands -= gone.values().map(commands).sum::<usize>();
-        self.synced = self.synced.min(next);
+        self.synced
+            .send_modify(|synced| *synced = next.min(*synced));
         if self.last.as_ref().is_some_and(|it| it.index >= next) {
             self.last = last.or(self.purged);
         }
@@ -256,7 +262,9 @@ impl Held {
         let kept = self.entries.split_off(&(through.index + 1));
         let gone = std::mem::replace(&mut self.entries, kept);
         self.commands -= gone.values().map(commands).sum::<usize>();
-        self.synced = self.synced.max(through.index + 1);
+        let next = through.index + 1;
+        self.synced
+            .send_modify(|synced| *synced = next.max(*synced));
         self.purged = Some(*through);
         if self
             .last

@@ -338,7 +338,7 @@ impl Group {
         let (checkpoints, checkpointed) =
             Checkpoints::open(&options.ledger, &options.log, Arc::clone(&whole))?;
         let (log_store, log) = LogStore::open(log, &options.log)?;
-        let (state, ledger) = State::new(store, snapshots.clone(), whole);
+        let (state, ledger) = State::new(store, snapshots.clone(), whole, log_store.synced());
         let (checkpointing, stop) = mpsc::channel();
         let threads = start(Workers {
             log,

@@ -3,6 +3,10 @@
 //! A thread of its own owns the [`Store`]: a transaction that takes milliseconds must not stand in
 //! the way of votes and heartbeats. An answer leaves after the commit of the entry it belongs to,
 //! and an error of the ledger ends the process, as everywhere.
+//!
+//! **The ledger never runs ahead of the log beside it.** Two others may have committed an entry that
+//! is still on its way to this disk, and openraft would have it applied; a crash would then leave a
+//! ledger that holds what its log does not, and perhaps another entry in its place.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -13,7 +17,7 @@ use ledger::replica::{Applied, Entry};
 use openraft::entry::{EntryPayload, RaftEntry};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine, SnapshotMeta};
 use openraft::{OptionalSend, RaftSnapshotBuilder};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::form::{self, FormError};
 use super::snapshots::{SnapshotFile, Snapshots};
@@ -30,6 +34,8 @@ const ENTRIES_AT_ONCE: usize = 64;
 pub(super) struct State {
     thread: StateThread,
     snapshots: Snapshots,
+    /// Entries before this index are in the log's file.
+    in_log: watch::Receiver<u64>,
 }
 
 /// Speaks to the thread that owns the store.
@@ -51,11 +57,17 @@ pub(super) enum Order {
 
 impl State {
     /// The state machine, and the keeper of the ledger that carries out what it is asked to.
-    pub(super) fn new(store: Store, snapshots: Snapshots, whole: Whole) -> (State, LedgerKeeper) {
+    pub(super) fn new(
+        store: Store,
+        snapshots: Snapshots,
+        whole: Whole,
+        in_log: watch::Receiver<u64>,
+    ) -> (State, LedgerKeeper) {
         let (orders, arriving) = mpsc::unbounded_channel();
         let state = State {
             thread: StateThread { orders },
             snapshots,
+            in_log,
         };
         let keeper = LedgerKeeper {
             store,
@@ -202,6 +214,11 @@ impl RaftStateMachine<Types> for State {
     {
         let mut chunks = entries.try_ready_chunks(ENTRIES_AT_ONCE);
         while let Some(chunk) = chunks.try_next().await.map_err(|failed| failed.1)? {
+            if let Some((last, _)) = chunk.last() {
+                let index = last.index();
+                let in_log = self.in_log.wait_for(|next| index < *next).await;
+                in_log.map_err(|_| io::Error::other("the log has been closed"))?;
+            }
             self.thread
                 .ordered(|done| Order::Apply(chunk, done))
                 .await?;

@@ -18,6 +18,7 @@ use openraft_rt::Oneshot as _;
 use openraft_rt_tokio::TokioOneshot;
 use protocol::Rules;
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use super::super::log_store::LogStore;
 use super::super::snapshots::{KeepError, SnapshotFile, Snapshots};
@@ -93,7 +94,9 @@ fn open(directory: &TempDir) -> (LogStore, State) {
     spawn("log", move || writer.run()).unwrap();
     let store = Store::open_replica(&at("ledger.db"), Rules::all()).unwrap();
     let snapshots = Snapshots::open(&at("snapshots"), &at("ledger.db")).unwrap();
-    let (state, keeper) = State::new(store, snapshots, Whole::default());
+    // The suite, and most tests here, apply what they have not put into the log.
+    let (_, in_log) = watch::channel(u64::MAX);
+    let (state, keeper) = State::new(store, snapshots, Whole::default(), in_log);
     spawn("ledger", move || keeper.run()).unwrap();
     (log, state)
 }
@@ -179,6 +182,34 @@ async fn nothing_is_reported_before_it_survives_a_power_cut() {
     let (mut log, _writer) = open();
     assert_eq!(log.read_vote().await.unwrap(), Some(vote));
     assert_eq!(read(&mut log, 0..9).await, [entry(0, 3)]);
+}
+
+/// Others may have committed it: a ledger that went ahead of its log would be left, by a crash, with
+/// what the log beside it lacks.
+#[tokio::test]
+async fn nothing_is_applied_before_it_is_in_the_log_beside_the_ledger() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name| directory.path().join(name);
+    let file = LogFile::open(&at("log.db"), "5eed").unwrap();
+    let (mut log, mut writer) = LogStore::open(file, &at("log.db")).unwrap();
+    let store = Store::open_replica(&at("ledger.db"), Rules::all()).unwrap();
+    let snapshots = Snapshots::open(&at("snapshots"), &at("ledger.db")).unwrap();
+    let (mut state, keeper) = State::new(store, snapshots, Whole::default(), log.synced());
+    spawn("ledger", move || keeper.run()).unwrap();
+    for indexes in [0..2, 2..3] {
+        let entries: Vec<_> = indexes.clone().map(|index| entry(index, 1)).collect();
+        log.append(entries.clone(), IOFlushed::noop())
+            .await
+            .unwrap();
+        let mut applying = Box::pin(apply(&mut state, entries));
+        assert!(poll!(&mut applying).is_pending());
+        let order = writer.next().await.unwrap();
+        assert!(poll!(&mut applying).is_pending());
+        writer.write(order);
+        applying.await;
+        let applied = state.applied_state().await.unwrap().0;
+        assert_eq!(applied, Some(id(indexes.end - 1)));
+    }
 }
 
 #[tokio::test]
