@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jobs::{Manifest, Shards};
 use ledger::command::{
     CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
-    DeleteResource, EnrolAgent, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, Rerun, RerunScope,
-    ResumeJob, RevokeAgent, RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
+    DeleteResource, EnrolAgent, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, Rerun,
+    RerunScope, ResumeJob, RevokeAgent, RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
 use protocol::{
