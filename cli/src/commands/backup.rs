@@ -45,8 +45,7 @@ fn make(options: &Backup, file: &Path) -> Result<Seal, Failure> {
 pub(crate) fn restore(options: &Restore) -> Result<(), Failure> {
     let (file, data) = (&options.backup, &options.data);
     let what = format!("restoring {} to {}", file.display(), data.display());
-    let remedy = "correct that and restore again; the backup is as it was, and nothing of a ledger is \
-                  in the directory";
+    let remedy = "correct that and restore again; no ledger was changed or begun";
     let restored = coordinator::restore(file, data, &asking_user(), &options.reason)
         .map_err(|error| Failure::of_error(what, &error, remedy))?;
     if options.output == Text::Json {

@@ -153,15 +153,16 @@ async fn make_and_ship(
         .await
         .map_err(|error| format!("making it: {error}"))?;
     let seal = made.map_err(|error| format!("making it: {}", causes(&error)))?;
-    if let Some(ship) = &schedule.ship {
-        carry(ship, &file, SHIP_LIMIT).await?;
-    }
+    // Also where it is not shipped: what fails for weeks must not fill the disk.
     let (directory, keep) = (schedule.directory.clone(), schedule.keep);
     let pruned = tokio::task::spawn_blocking(move || prune(&directory, keep)).await;
     match pruned {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "older backups were not removed"),
         Err(error) => tracing::warn!(%error, "older backups were not removed"),
+    }
+    if let Some(ship) = &schedule.ship {
+        carry(ship, &file, SHIP_LIMIT).await?;
     }
     tracing::info!(file = %file.display(), bytes = seal.bytes, "a backup was made");
     Ok((file.display().to_string(), seal.bytes))
