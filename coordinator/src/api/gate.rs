@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::Json;
+use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -17,6 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ledger::RevokedToken;
 use protocol::api::ErrorBody;
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::asker::Asker;
@@ -37,6 +40,10 @@ const REQUEST_ID: &str = "x-request-id";
 
 /// Longest id of a request that is taken over from its client.
 const REQUEST_ID_BYTES_MAX: usize = 64;
+
+/// What of a refused request's body is taken in, and how long it may take to arrive.
+const PASSED_OVER_BYTES_MAX: usize = 64 * 1024;
+const PASSED_OVER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Paths that are asked for by machines at a pace of their own, and cost nothing.
 const UNCOUNTED: &[&str] = &["/healthz", "/readyz", "/leader", "/metrics"];
@@ -251,7 +258,10 @@ pub(super) async fn pass(
     let answered = async {
         let mut response = match gate.admit(&peer, &mut parts, operation).await {
             Ok(()) => next.run(Request::from_parts(parts, body)).await,
-            Err(refused) => refused.into_response(),
+            Err(refused) => {
+                pass_over(body).await;
+                refused.into_response()
+            }
         };
         let status = response.status();
         tracing::debug!(status = status.as_u16(), "answered");
@@ -273,6 +283,13 @@ pub(super) async fn pass(
         response
     };
     answered.instrument(span).await
+}
+
+/// Takes in the little that a refused request has for a body: a connection that ends with something
+/// unread in it may take the refusal with it, and cannot carry the client's next request. Who sends
+/// more, or slowly, loses its connection.
+async fn pass_over(body: Body) {
+    let _ = timeout(PASSED_OVER_LIMIT, to_bytes(body, PASSED_OVER_BYTES_MAX)).await;
 }
 
 impl RequestIds {

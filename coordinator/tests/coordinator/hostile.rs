@@ -114,3 +114,25 @@ fn requests_that_come_together_are_answered_in_their_order() {
         .into();
     assert!(places.is_sorted(), "{answer}");
 }
+
+/// Whoever is refused may ask again on the same connection, also where the refusal was decided before
+/// the body had arrived.
+#[test]
+fn a_refusal_leaves_the_connection_to_the_next_request() {
+    let house = House::new();
+    let coordinator = house.start();
+    let address = coordinator.url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let refused = "POST /api/v1/jobs/t/a/plan HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n";
+    stream.write_all(refused.as_bytes()).unwrap();
+    // Long enough for a refusal that does not wait for the body.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    stream
+        .write_all(b"{}GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    assert!(answer.contains("HTTP/1.1 200"), "{answer}");
+}
