@@ -37,6 +37,8 @@ fn a_token_lets_in_over_tls_by_the_clusters_own_authority_alone() {
         "c1",
         "--agents-listen",
         "127.0.0.1:0",
+        "--peers-listen",
+        "127.0.0.1:0",
         "--api-listen",
         "0.0.0.0:0",
     ];
@@ -134,6 +136,8 @@ fn a_host_is_let_in_by_a_token_and_asks_again_with_the_same_key() {
         "--identity",
         "c1",
         "--agents-listen",
+        "127.0.0.1:0",
+        "--peers-listen",
         "127.0.0.1:0",
         "--api-listen",
         "0.0.0.0:0",
