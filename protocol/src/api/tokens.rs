@@ -14,7 +14,9 @@ pub struct CreateTokenRequest {
     /// Stands in the audit for whoever has the token. Never given twice.
     pub name: TokenName,
     pub role: ApiRole,
-    /// The namespaces it is for; `null`: everything.
+    /// The namespaces it is for; `null`: everything. Must be said: a field forgotten must not open
+    /// everything.
+    #[serde(deserialize_with = "Deserialize::deserialize")]
     pub namespaces: Reach,
     /// When it ends; `null`: when it is revoked.
     #[serde(with = "Rfc3339OrNull", default)]
