@@ -20,8 +20,9 @@ pub(crate) enum Cluster {
         #[command(flatten)]
         asking: Asking,
     },
-    /// Take a machine out for ever; its number is not given again
+    /// Take a machine out for ever; never give its number to another
     Remove {
+        /// Its number, as `matins cluster status` says it
         #[arg(value_name = "NODE")]
         node: u64,
         #[command(flatten)]

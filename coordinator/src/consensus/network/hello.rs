@@ -36,7 +36,7 @@ pub(super) enum Refusal {
     )]
     OwnNumber { name: PeerName, node: u64 },
     #[error(
-        "the address of node {expected} is answered by {name}, which is node {found}: give each node the address of its own (`--peers`)"
+        "the address of node {expected} is answered by {name}, which is node {found}: give each node the address of its own (`--advertise`)"
     )]
     OtherNode {
         expected: u64,
