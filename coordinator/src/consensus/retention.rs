@@ -12,7 +12,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ledger::log::Position;
+use openraft::Raft;
+use tokio::sync::watch;
 use tokio::time::Instant;
+
+use super::log_store::LogStore;
+use super::snapshots::Snapshots;
+use super::state::State;
+use super::types::Types;
+use crate::exit::causes;
 
 /// What is kept, and how often it is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +49,7 @@ impl Default for Limits {
 
 /// What is to be done about the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plan {
+enum Plan {
     Nothing,
     /// A snapshot is missing before anything can go.
     MakeSnapshot,
@@ -52,37 +61,33 @@ pub(super) enum Plan {
 
 /// How the log stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Standing {
+struct Standing {
     /// The last entry that was purged.
-    pub(super) purged: u64,
-    pub(super) last: u64,
-    pub(super) bytes: u64,
+    purged: u64,
+    last: u64,
+    bytes: u64,
     /// Up to here the ledger's file holds the effects, synced.
-    pub(super) checkpointed: Option<u64>,
+    checkpointed: Option<u64>,
     /// Up to here a synced snapshot does.
-    pub(super) snapshot: Option<u64>,
+    snapshot: Option<u64>,
 }
 
-pub(super) struct Retention {
+struct Retention {
     limits: Limits,
     /// When the log was how long, oldest first; of those older than is kept only the newest.
     looks: VecDeque<(Instant, u64)>,
 }
 
 impl Retention {
-    pub(super) fn new(limits: Limits) -> Retention {
+    fn new(limits: Limits) -> Retention {
         Retention {
             limits,
             looks: VecDeque::new(),
         }
     }
 
-    pub(super) fn look_every(&self) -> Duration {
-        self.limits.look_every
-    }
-
     /// To be called as often as the limits say.
-    pub(super) fn plan(&mut self, now: Instant, log: Standing) -> Plan {
+    fn plan(&mut self, now: Instant, log: Standing) -> Plan {
         let limits = self.limits;
         let is_old = |look: &&(Instant, u64)| look.0 + limits.keep <= now;
         self.looks.push_back((now, log.last));
@@ -107,6 +112,46 @@ impl Retention {
         match through.filter(|through| *through > log.purged) {
             Some(through) => Plan::Purge { through },
             None => Plan::Nothing,
+        }
+    }
+}
+
+/// Keeps the log bounded for as long as the group lives.
+pub(super) async fn retain(
+    raft: Raft<Types, State>,
+    log: LogStore,
+    snapshots: Snapshots,
+    checkpointed: watch::Receiver<Option<Position>>,
+    limits: Limits,
+) {
+    let mut retention = Retention::new(limits);
+    let mut interval = tokio::time::interval(limits.look_every);
+    loop {
+        interval.tick().await;
+        let (purged, last) = log.ends();
+        let bytes = match log.bytes().await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::error!(error = causes(&error), "the log's size is unknown");
+                continue;
+            }
+        };
+        let index = |position: Option<Position>| position.map(|position| position.index);
+        let standing = Standing {
+            purged: purged.unwrap_or(0),
+            last: last.unwrap_or(0),
+            bytes,
+            checkpointed: index(*checkpointed.borrow()),
+            snapshot: index(snapshots.reached()),
+        };
+        let done = match retention.plan(Instant::now(), standing) {
+            Plan::Nothing => Ok(()),
+            Plan::MakeSnapshot => raft.trigger().snapshot().await,
+            Plan::Purge { through } => raft.trigger().purge_log(through).await,
+        };
+        if done.is_err() {
+            // The group has ended.
+            return;
         }
     }
 }

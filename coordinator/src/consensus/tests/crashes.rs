@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use super::super::fail::KILL_AT;
 use super::super::retention::Limits;
-use super::super::{Begin, Group, GroupOptions, Workers};
+use super::super::start::Workers;
+use super::super::{Begin, Group, GroupOptions};
 use super::group::{leads, propose, run};
 use super::members::{House, Plug};
 

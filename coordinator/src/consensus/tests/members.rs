@@ -21,11 +21,10 @@ use transport::Role;
 
 use super::super::retention::Limits;
 use super::super::snapshots::SnapshotFile;
+use super::super::start::Workers;
 use super::super::state::State;
 use super::super::types::{SnapshotOf, Types, VoteCast};
-use super::super::{
-    Begin, ChangeError, Facts, Group, GroupOptions, Member, ProposeError, Timers, Workers,
-};
+use super::super::{Begin, ChangeError, Facts, Group, GroupOptions, Member, ProposeError, Timers};
 use super::group::{LIMIT, batch, content, epoch, leads, propose};
 
 #[derive(Clone, Default)]

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::super::log_store::LogStore;
 use super::super::snapshots::{KeepError, SnapshotFile, Snapshots};
-use super::super::spawn;
+use super::super::start::spawn;
 use super::super::state::{State, Whole};
 use super::super::types::{
     EntryId, Leader, LogEntry, Member, MembersAt, SnapshotOf, Types, VoteCast, position,

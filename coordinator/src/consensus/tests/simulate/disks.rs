@@ -8,7 +8,7 @@ use std::time::Duration;
 use openraft_rt::AsyncRuntime;
 use tokio::time::sleep;
 
-use super::super::super::Workers;
+use super::super::super::start::Workers;
 use super::draw::Draw;
 use super::runtime::Runtime;
 

@@ -14,7 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use transport::Role;
 
 use super::super::super::retention::Limits;
-use super::super::super::{Begin, Facts, Group, GroupOptions, Member, StoreId, Timers, Workers};
+use super::super::super::start::Workers;
+use super::super::super::{Begin, Facts, Group, GroupOptions, Member, StoreId, Timers};
 use super::super::group::{batch, epoch};
 use super::disks::{self, Speed};
 use super::draw::Draw;
