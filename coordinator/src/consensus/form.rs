@@ -14,6 +14,7 @@
 //! What a member says of itself beside its store may get more fields, and lack some: the form stays
 //! the same by that. Two sets of voters stand there while a change of members is under way.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -59,14 +60,14 @@ struct WrittenMember {
     facts: Facts,
 }
 
-pub(super) fn write_payload(payload: &Payload) -> Vec<u8> {
+pub(super) fn write_payload(payload: &Payload) -> Cow<'_, [u8]> {
     match payload {
-        EntryPayload::Blank => vec![FORM, NOTHING],
-        EntryPayload::Normal(batch) => batch.written.to_vec(),
+        EntryPayload::Blank => Cow::Borrowed(&[FORM, NOTHING]),
+        EntryPayload::Normal(batch) => Cow::Borrowed(&batch.written),
         EntryPayload::Membership(members) => {
             let mut bytes = vec![FORM, MEMBERS];
             write_members_json(members, &mut bytes);
-            bytes
+            Cow::Owned(bytes)
         }
     }
 }
