@@ -176,7 +176,7 @@ fn apply(store: &mut Store, entry: &LogEntry) -> Answer {
 }
 
 /// What the ledger says of the group, in openraft's words.
-pub(super) fn read_applied(applied: Applied) -> Result<(Option<EntryId>, MembersAt), FormError> {
+fn read_applied(applied: Applied) -> Result<(Option<EntryId>, MembersAt), FormError> {
     let members = match applied.members {
         Some((at, bytes)) => {
             let members = form::read_members(&bytes)?;
@@ -187,8 +187,9 @@ pub(super) fn read_applied(applied: Applied) -> Result<(Option<EntryId>, Members
     Ok((applied.position.map(entry_id), members))
 }
 
-fn snapshot_of((applied, file): (Applied, SnapshotFile)) -> io::Result<SnapshotOf> {
-    let (last_log_id, last_membership) = read_applied(applied).map_err(io::Error::other)?;
+/// A snapshot that goes as far as `applied` says, in openraft's words.
+pub(super) fn snapshot_of(applied: Applied, file: SnapshotFile) -> Result<SnapshotOf, FormError> {
+    let (last_log_id, last_membership) = read_applied(applied)?;
     Ok(SnapshotOf {
         meta: SnapshotMeta {
             last_log_id,
@@ -243,7 +244,10 @@ impl RaftStateMachine<Types> for State {
 
     async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, io::Error> {
         let current = self.snapshots.current().map_err(io::Error::other)?;
-        current.map(snapshot_of).transpose()
+        current
+            .map(|(applied, file)| snapshot_of(applied, file))
+            .transpose()
+            .map_err(io::Error::other)
     }
 }
 
@@ -252,8 +256,7 @@ impl RaftSnapshotBuilder<Types> for Snapshots {
 
     async fn build_snapshot(&mut self) -> Result<SnapshotOf, io::Error> {
         let snapshots = self.clone();
-        on_disk(move || snapshots.make())
-            .await
-            .and_then(snapshot_of)
+        let (applied, file) = on_disk(move || snapshots.make()).await?;
+        snapshot_of(applied, file).map_err(io::Error::other)
     }
 }

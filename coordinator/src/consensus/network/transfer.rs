@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ledger::snapshot;
-use openraft::storage::SnapshotMeta;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -18,7 +17,7 @@ use transport::{BulkReceiver, Connection, ReceiveError, SendError, StreamError};
 
 use super::super::form::FormError;
 use super::super::on_disk;
-use super::super::state::read_applied;
+use super::super::state::snapshot_of;
 use super::super::types::{SnapshotOf, VoteCast};
 use super::serve::Answers;
 use super::wire::{self, Answer};
@@ -170,14 +169,7 @@ async fn take(
     if applied.position != Some(wire::announced(announced.at)) {
         return Err(TakeSnapshotError::Another);
     }
-    let (last_log_id, last_membership) = read_applied(applied)?;
-    let snapshot = SnapshotOf {
-        meta: SnapshotMeta {
-            last_log_id,
-            last_membership,
-        },
-        snapshot: file,
-    };
+    let snapshot = snapshot_of(applied, file)?;
     let vote = wire::vote(announced.vote);
     let installed = answers.raft.install_full_snapshot(vote, snapshot).await;
     let installed = installed.map_err(|error| TakeSnapshotError::Refused {
