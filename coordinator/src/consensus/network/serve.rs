@@ -265,8 +265,7 @@ async fn take_stream(
 ) -> Result<(), TakeError> {
     match receiver.receive().await? {
         Some(Opening::Log) => take_log(node, sender, receiver, answers).await?,
-        Some(Opening::Snapshot { vote, at, bytes }) => {
-            let snapshot = transfer::Announced { vote, at, bytes };
+        Some(Opening::Snapshot(snapshot)) => {
             let answer = transfer::take_snapshot(node, snapshot, receiver, answers).await;
             sender.send(&answer).await?;
             sender.finish().await?;

@@ -20,7 +20,7 @@ use super::super::on_disk;
 use super::super::state::snapshot_of;
 use super::super::types::{SnapshotOf, VoteCast};
 use super::serve::Answers;
-use super::wire::{self, Answer};
+use super::wire::{self, Announced, Answer, Opening};
 use crate::exit::causes;
 use crate::files;
 
@@ -66,9 +66,8 @@ pub(super) async fn send_snapshot(
     let mut file = File::open(path).await.map_err(unread)?;
     let bytes = file.metadata().await.map_err(unread)?.len();
     let (mut sender, mut receiver) = connection.open_background().await?;
-    sender
-        .send(&wire::snapshot_opening(vote, last, bytes))
-        .await?;
+    let announced = Announced::write(vote, last, bytes);
+    sender.send(&Opening::Snapshot(announced)).await?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let read = file.read(&mut chunk).await.map_err(unread)?;
@@ -96,13 +95,6 @@ pub(super) async fn send_snapshot(
             what: "it gave no answer".to_owned(),
         }),
     }
-}
-
-/// A snapshot that another node says it is sending.
-pub(super) struct Announced {
-    pub(super) vote: (u64, u64, bool),
-    pub(super) at: (u64, u64, u64),
-    pub(super) bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -166,7 +158,7 @@ async fn take(
     let verified = file.path().to_owned();
     let applied = on_disk(move || snapshot::verify(&verified)).await;
     let applied = applied.map_err(TakeSnapshotError::Look)?;
-    if applied.position != Some(wire::announced(announced.at)) {
+    if applied.position != Some(announced.end()) {
         return Err(TakeSnapshotError::Another);
     }
     let snapshot = snapshot_of(applied, file)?;

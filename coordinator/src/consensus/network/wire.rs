@@ -156,7 +156,15 @@ pub(super) enum Opening {
     /// [`Append`]s follow, each with its entries, and [`Appended`]s come back in the same order.
     Log,
     /// So many bytes of a snapshot follow; an [`Answer`] comes back.
-    Snapshot { vote: Cast, at: At, bytes: u64 },
+    Snapshot(Announced),
+}
+
+/// A snapshot that is being sent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Announced {
+    pub(super) vote: Cast,
+    at: At,
+    pub(super) bytes: u64,
 }
 
 /// A message that says something else than it may.
@@ -190,17 +198,19 @@ pub(super) fn vote((term, node_id, committed): Cast) -> VoteCast {
     }
 }
 
-pub(super) fn snapshot_opening(by: &VoteCast, last: &EntryId, bytes: u64) -> Opening {
-    Opening::Snapshot {
-        vote: cast(by),
-        at: at(last),
-        bytes,
+impl Announced {
+    pub(super) fn write(by: &VoteCast, last: &EntryId, bytes: u64) -> Announced {
+        Announced {
+            vote: cast(by),
+            at: at(last),
+            bytes,
+        }
     }
-}
 
-/// Where a snapshot ends that was announced.
-pub(super) fn announced(at: At) -> Position {
-    position(&id(at))
+    /// Where the snapshot ends.
+    pub(super) fn end(&self) -> Position {
+        position(&id(self.at))
+    }
 }
 
 /// Writes a request without entries.
