@@ -16,7 +16,7 @@ use transport::{
     HandshakeError, PeerName, ReceiveError, SendError, StreamError, Wanted,
 };
 
-use super::hello::{self, Met, Refusal};
+use super::hello::{Met, Refusal};
 use super::table::Table;
 use super::wire::{Answer, Answered, Ask, Asked, Greeting, Hello};
 use crate::clock::read_now;
@@ -223,11 +223,7 @@ pub(super) async fn dial(
     let (hello, streams) = greeted.await.map_err(|_| LinkError::Silent {
         address: address.to_owned(),
     })??;
-    let certified = connection.peer_node();
-    let met = table.judged(certified, expected, |it| {
-        hello::judge(&name, certified, &hello, it)
-    });
-    match met {
+    match table.judge(&name, connection.peer_node(), expected, &hello) {
         Ok(met) => Ok((met, connection, streams)),
         Err(refusal) => {
             connection.shutdown(&refusal.to_string()).await;

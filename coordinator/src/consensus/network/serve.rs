@@ -23,7 +23,7 @@ use transport::{
 use super::super::snapshots::Snapshots;
 use super::super::state::State;
 use super::super::types::Types;
-use super::hello::{self, Met, Refusal};
+use super::hello::{Met, Refusal};
 use super::link::HELLO_LIMIT;
 use super::table::Table;
 use super::transfer;
@@ -143,11 +143,7 @@ async fn welcome(
 ) -> Result<(Met, (ControlSender, ControlReceiver)), WelcomeError> {
     let (mut sender, mut receiver) = connection.accept_control().await?;
     let said = receiver.receive().await?.ok_or(WelcomeError::Silent)?;
-    let certified = connection.peer_node();
-    let met = table.judged(certified, None, |it| {
-        hello::judge(name, certified, &said, it)
-    });
-    match met {
+    match table.judge(name, connection.peer_node(), None, &said) {
         Ok(met) => {
             let own = table.hello(Some(met.node));
             sender.send(&Greeting::Welcome(own)).await?;

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use protocol::{BootMs, Now};
 use tokio::sync::watch;
+use transport::PeerName;
 
 use super::super::types::{Facts, Member, StoreId};
 use super::clocks::{OwnClock, PeerClock, PeerClocks};
-use super::hello::{Judge, Met};
+use super::hello::{self, Judge, Met, Refusal};
 use super::link::Link;
 use super::wire::{Clock, FORM, Hello, Knows};
 use crate::clock::read_now;
@@ -44,7 +45,7 @@ pub struct Stranger {
 
 /// Shared by everything that speaks to the other members.
 pub(super) struct Table {
-    pub(super) node: u64,
+    node: u64,
     facts: Facts,
     /// Known once the files are open, which is before anybody is spoken to.
     store: OnceLock<StoreId>,
@@ -114,20 +115,22 @@ impl Table {
         self.inner().own_clock.look(read_now())
     }
 
-    /// Has the words of another machine judged by what is known of it.
-    pub(super) fn judged<T>(
+    /// Judges the first words of another machine by what is known of it.
+    pub(super) fn judge(
         &self,
-        node: Option<u64>,
+        name: &PeerName,
+        certified: Option<u64>,
         expected: Option<u64>,
-        judge: impl FnOnce(&Judge<'_>) -> T,
-    ) -> T {
+        hello: &Hello,
+    ) -> Result<Met, Refusal> {
         let inner = self.inner();
-        judge(&Judge {
+        let judge = Judge {
             own_node: self.node,
-            known: node.and_then(|node| inner.members.get(&node)),
+            known: certified.and_then(|node| inner.members.get(&node)),
             member: !inner.members.is_empty(),
             expected,
-        })
+        };
+        hello::judge(name, certified, hello, &judge)
     }
 
     pub(super) fn member(&self, node: u64) -> Option<Member> {
