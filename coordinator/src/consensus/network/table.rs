@@ -85,8 +85,7 @@ impl Table {
     }
 
     pub(super) fn set_store(&self, store: StoreId) {
-        // It is set once, before the network is used.
-        let _ = self.store.set(store);
+        self.store.set(store).expect("files are opened once");
     }
 
     pub(super) fn news(&self) -> watch::Receiver<()> {
@@ -95,7 +94,8 @@ impl Table {
 
     /// What this machine says to a node.
     pub(super) fn hello(&self, to: Option<u64>) -> Hello {
-        let store = self.store.get().copied().unwrap_or_default();
+        let store = self.store.get();
+        let store = store.expect("the files are open before anybody is spoken to");
         let inner = self.inner();
         let knows_you = match to {
             _ if inner.members.is_empty() => Knows::Nobody,
