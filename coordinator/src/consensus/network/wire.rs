@@ -265,7 +265,7 @@ impl Append {
         Ok(bytes as usize)
     }
 
-    /// `bytes` are as many as [`Append::bytes`] says.
+    /// `bytes` are what followed it: as many as [`Append::bytes`] says, or none behind a heartbeat.
     pub(super) fn read(self, mut bytes: &[u8]) -> Result<AppendEntriesRequest<Types>, WireError> {
         let mut next = self.prev.map_or(0, |(index, ..)| index.saturating_add(1));
         let mut entries = Vec::with_capacity(self.entries.len());
@@ -275,10 +275,12 @@ impl Append {
             if std::mem::replace(&mut next, index.saturating_add(1)) != index {
                 return Err(WireError::Gap { index });
             }
-            let (own, rest) = bytes.split_at(length as usize);
+            let unread = |source| WireError::Entry { index, source };
+            // A heartbeat may name entries that do not follow it.
+            let split = bytes.split_at_checked(length as usize);
+            let (own, rest) = split.ok_or(FormError::CutOff).map_err(unread)?;
             bytes = rest;
-            let payload: Payload =
-                form::read_payload(own).map_err(|source| WireError::Entry { index, source })?;
+            let payload: Payload = form::read_payload(own).map_err(unread)?;
             entries.push(LogEntry::new(id(at), payload));
         }
         Ok(AppendEntriesRequest {
@@ -388,4 +390,43 @@ pub(super) fn read_transfer_response(
         }),
         other => return Err(other),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::causes;
+
+    const BLANK: [u8; 2] = [1, b'n'];
+
+    /// A message that follows entry 4, and what comes behind it.
+    fn read(entries: &str, bytes: &[u8]) -> Result<AppendEntriesRequest<Types>, WireError> {
+        let text = format!(
+            "{{\"vote\":[1,1,true],\"prev\":[4,1,1],\"commit\":null,\"entries\":{entries}}}"
+        );
+        let append: Append = serde_json::from_str(&text).unwrap();
+        append.read(bytes)
+    }
+
+    #[test]
+    fn a_message_that_announces_what_it_does_not_hold_is_refused() {
+        for entries in ["[]", "[[[5,1,1],2]]"] {
+            read(entries, &BLANK).unwrap();
+        }
+        for (entries, bytes, expected) in [
+            // As a heartbeat is read, which nothing follows.
+            ("[[[5,1,1],2]]", &[][..], "entry 5 of it: it is cut off"),
+            ("[[[5,1,1],0]]", &[], "entry 5 of it: it is cut off"),
+            ("[[[5,1,1],3]]", &BLANK, "entry 5 of it: it is cut off"),
+            ("[[[6,1,1],2]]", &BLANK, "entry 6 does not follow"),
+            (
+                "[[[5,1,1],2],[[7,1,1],0]]",
+                &BLANK,
+                "entry 7 does not follow",
+            ),
+        ] {
+            let told = causes(&read(entries, bytes).unwrap_err());
+            assert!(told.contains(expected), "{entries}: {told}");
+        }
+    }
 }
