@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use ledger::log::Position;
 use ledger::replica::Applied;
@@ -26,11 +26,23 @@ use crate::files;
 #[derive(Debug)]
 pub(super) struct SnapshotFile {
     path: PathBuf,
+    /// Up to where it goes, once all of it was read and found to be whole.
+    whole: OnceLock<Applied>,
 }
 
 impl SnapshotFile {
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Reads all of it, which takes as long as the disk does, the first time; answers up to where it
+    /// goes.
+    pub(super) fn verify(&self) -> Result<&Applied, SnapshotError> {
+        if let Some(applied) = self.whole.get() {
+            return Ok(applied);
+        }
+        let applied = snapshot::verify(&self.path)?;
+        Ok(self.whole.get_or_init(|| applied))
     }
 }
 
@@ -146,6 +158,7 @@ impl Snapshots {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         SnapshotFile {
             path: self.directory.join(format!("snapshot.{number}")),
+            whole: OnceLock::new(),
         }
     }
 
@@ -171,12 +184,12 @@ impl Snapshots {
         expected: Option<Position>,
     ) -> Result<(), KeepError> {
         let _replacing = self.replacing();
-        let applied = snapshot::verify(snapshot.path())?;
+        let applied = snapshot.verify()?;
         if applied.position != expected {
             let path = snapshot.path().to_owned();
             return Err(KeepError::Elsewhere { path });
         }
-        self.put_in_place(snapshot, &applied)
+        self.put_in_place(snapshot, applied)
     }
 
     fn put_in_place(&self, snapshot: &SnapshotFile, applied: &Applied) -> Result<(), KeepError> {

@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ledger::snapshot;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -155,9 +154,8 @@ async fn take(
     let file = answers.snapshots.fresh();
     receive(receiver, file.path(), announced.bytes).await?;
     // All of it, before the group is told: what it does not find whole ends this process.
-    let verified = file.path().to_owned();
-    let applied = on_disk(move || snapshot::verify(&verified)).await;
-    let applied = applied.map_err(TakeSnapshotError::Look)?;
+    let verified = on_disk(move || file.verify().cloned().map(|applied| (applied, file))).await;
+    let (applied, file) = verified.map_err(TakeSnapshotError::Look)?;
     if applied.position != Some(announced.end()) {
         return Err(TakeSnapshotError::Another);
     }
