@@ -177,7 +177,6 @@ async fn receive(
         path: path.to_owned(),
         source,
     };
-    files::remove(path).map_err(unwritten)?;
     let file = files::create_private(path).map_err(unwritten)?;
     let mut file = File::from_std(file);
     let mut chunk = vec![0; CHUNK_BYTES];
