@@ -97,7 +97,7 @@ pub(super) async fn watch(path: PathBuf, say: watch::Sender<Room>) {
                 "the disk of the ledger fills up; when it is full this node ends"
             );
         }
-        if now == Room::Enough && held(&path).is_ok_and(|held| held < BYTES) {
+        if now == Room::Enough {
             keep(&path);
         }
     }
