@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::{fs, io, mem, ptr, slice};
 
@@ -168,11 +168,11 @@ struct Watch {
     power: Arc<AtomicBool>,
 }
 
-static BEFORE: Mutex<usize> = Mutex::new(0);
-
 /// The file system that was there before.
+static BEFORE: AtomicPtr<ffi::sqlite3_vfs> = AtomicPtr::new(ptr::null_mut());
+
 fn before() -> *mut ffi::sqlite3_vfs {
-    *BEFORE.lock().expect("nobody panics while holding it") as *mut ffi::sqlite3_vfs
+    BEFORE.load(Ordering::SeqCst)
 }
 
 fn wrap() {
@@ -180,7 +180,7 @@ fn wrap() {
     // differs from the one found in what is set here only.
     unsafe {
         let found = ffi::sqlite3_vfs_find(ptr::null());
-        *BEFORE.lock().expect("nobody panics while holding it") = found as usize;
+        BEFORE.store(found, Ordering::SeqCst);
         let mut wrapped = ptr::read(found);
         wrapped.zName = c"matins-power".as_ptr();
         wrapped.pNext = ptr::null_mut();
@@ -315,14 +315,16 @@ unsafe fn content(file: *mut ffi::sqlite3_file, offset: usize, length: usize) ->
     let mut bytes = vec![0; length.min(total.saturating_sub(offset))];
     if !bytes.is_empty() {
         let into = bytes.as_mut_ptr().cast::<c_void>();
-        inner!(file.xRead(into, bytes.len() as c_int, offset as ffi::sqlite3_int64));
+        let read = inner!(file.xRead(into, bytes.len() as c_int, offset as ffi::sqlite3_int64));
+        assert_eq!(read, ffi::SQLITE_OK, "what is to be written over is read");
     }
     bytes
 }
 
 unsafe fn length_of(file: *mut ffi::sqlite3_file) -> usize {
     let mut length: ffi::sqlite3_int64 = 0;
-    inner!(file.xFileSize(&raw mut length));
+    let asked = inner!(file.xFileSize(&raw mut length));
+    assert_eq!(asked, ffi::SQLITE_OK, "a file says how long it is");
     length as usize
 }
 
