@@ -3,7 +3,9 @@
 //! exchanged.
 
 mod crashes;
+mod draw;
 mod group;
+mod lan;
 mod members;
 mod network;
 mod relay;

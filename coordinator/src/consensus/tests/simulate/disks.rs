@@ -9,7 +9,7 @@ use openraft_rt::AsyncRuntime;
 use tokio::time::sleep;
 
 use super::super::super::start::Workers;
-use super::draw::Draw;
+use super::super::draw::Draw;
 use super::runtime::Runtime;
 
 /// Between two rounds of checkpoints: rarely, so that a cut of the power takes much.

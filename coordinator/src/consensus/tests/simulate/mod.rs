@@ -14,9 +14,7 @@
 //! all faults are taken back, and everything must go on.
 
 mod disks;
-mod draw;
 mod invariants;
-mod lan;
 mod operator;
 mod runtime;
 mod transition;

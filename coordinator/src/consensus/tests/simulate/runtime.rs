@@ -11,7 +11,7 @@ use openraft_rt::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::{TokioInstant, TokioMpsc, TokioMutex, TokioOneshot, TokioRuntime};
 use tokio::task::{AbortHandle, JoinError, JoinHandle};
 
-use super::draw::Draw;
+use super::super::draw::Draw;
 use super::watch::InOrder;
 
 tokio::task_local! {

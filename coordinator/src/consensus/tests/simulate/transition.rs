@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::draw::Draw;
+use super::super::draw::Draw;
 
 /// One of the three places in which a machine stands.
 pub(super) type Place = usize;

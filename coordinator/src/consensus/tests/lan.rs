@@ -15,10 +15,10 @@ use openraft::raft::{
 use openraft::{OptionalSend, Raft};
 use tokio::time::sleep;
 
-use super::super::super::Member;
-use super::super::super::snapshots::{SnapshotFile, Snapshots};
-use super::super::super::state::State;
-use super::super::super::types::{SnapshotOf, Types, VoteCast};
+use super::super::Member;
+use super::super::snapshots::{SnapshotFile, Snapshots};
+use super::super::state::State;
+use super::super::types::{SnapshotOf, Types, VoteCast};
 use super::draw::Draw;
 
 #[derive(Clone)]
