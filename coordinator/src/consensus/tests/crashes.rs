@@ -12,8 +12,10 @@ use super::super::fail::KILL_AT;
 use super::super::retention::Limits;
 use super::super::start::Workers;
 use super::super::{Begin, Group, GroupOptions};
+use super::draw::Draw;
 use super::group::{leads, propose, run};
-use super::members::{House, Plug};
+use super::lan::Lan;
+use super::members::House;
 
 /// Names the data directory, in the process that is to be killed.
 const ALONE: &str = "MATINS_CRASH_ALONE";
@@ -31,7 +33,8 @@ const LIMITS: Limits = Limits {
 
 async fn start_alone(directory: &Path) -> Group {
     let options = GroupOptions::in_directory(directory, 1, Begin::Alone);
-    let group = Group::start_with(options, |_| Plug::alone(), LIMITS, Workers::start).await;
+    let lan = Lan::new(Draw::new(0));
+    let group = Group::start_with(options, |_| lan.plug(1), LIMITS, Workers::start).await;
     let group = group.unwrap();
     leads(&group).await;
     group

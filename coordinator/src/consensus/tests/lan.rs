@@ -1,4 +1,4 @@
-//! The network between the members: every message takes its time, may be lost, and each direction
+//! A network between members, modelled: every message takes its time, may be lost, and each direction
 //! can be cut by itself. What was asked may have been done though nothing is heard of it.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,146 +1,21 @@
-//! Three members in one process, with a network of channels that can be cut.
+//! Three members in one process, with a modelled network that can be cut.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ledger::Store;
-use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
-use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
-};
-use openraft::{OptionalSend, Raft};
 use protocol::Rules;
 use tempfile::TempDir;
 use transport::Role;
 
 use super::super::retention::Limits;
-use super::super::snapshots::SnapshotFile;
 use super::super::start::Workers;
-use super::super::state::State;
-use super::super::types::{SnapshotOf, Types, VoteCast};
 use super::super::{Begin, ChangeError, Facts, Group, GroupOptions, Member, ProposeError, Timers};
+use super::draw::Draw;
 use super::group::{LIMIT, batch, content, epoch, leads, propose};
-
-#[derive(Clone, Default)]
-pub(super) struct Lan(Arc<Mutex<Cables>>);
-
-#[derive(Default)]
-struct Cables {
-    members: BTreeMap<u64, Raft<Types, State>>,
-    cut: BTreeSet<u64>,
-}
-
-/// A member's cables.
-pub(super) struct Plug {
-    lan: Lan,
-    from: u64,
-}
-
-pub(super) struct Link {
-    lan: Lan,
-    from: u64,
-    to: u64,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("cut off")]
-struct CutOff;
-
-fn cut_off() -> Unreachable<Types> {
-    Unreachable::new(&CutOff)
-}
-
-impl Link {
-    fn other_end(&self) -> Result<Raft<Types, State>, Unreachable<Types>> {
-        let cables = self.lan.0.lock().unwrap();
-        if cables.cut.contains(&self.from) || cables.cut.contains(&self.to) {
-            return Err(cut_off());
-        }
-        cables.members.get(&self.to).cloned().ok_or_else(cut_off)
-    }
-}
-
-impl Plug {
-    /// Of a member that has nobody to speak to.
-    pub(super) fn alone() -> Plug {
-        Plug {
-            lan: Lan::default(),
-            from: 1,
-        }
-    }
-}
-
-impl RaftNetworkFactory<Types> for Plug {
-    type Network = Link;
-
-    async fn new_client(&mut self, target: u64, _member: &Member) -> Link {
-        Link {
-            lan: self.lan.clone(),
-            from: self.from,
-            to: target,
-        }
-    }
-}
-
-impl RaftNetworkV2<Types> for Link {
-    type SnapshotData = SnapshotFile;
-
-    async fn append_entries(
-        &mut self,
-        rpc: AppendEntriesRequest<Types>,
-        _option: RPCOption,
-    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        let answer = self.other_end()?.append_entries(rpc).await;
-        answer.map_err(|_| RPCError::Unreachable(cut_off()))
-    }
-
-    async fn vote(
-        &mut self,
-        rpc: VoteRequest<Types>,
-        _option: RPCOption,
-    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        let answer = self.other_end()?.vote(rpc).await;
-        answer.map_err(|_| RPCError::Unreachable(cut_off()))
-    }
-
-    async fn pre_vote(
-        &mut self,
-        rpc: VoteRequest<Types>,
-        _option: RPCOption,
-    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        let answer = self.other_end()?.pre_vote(rpc).await;
-        answer.map_err(|_| RPCError::Unreachable(cut_off()))
-    }
-
-    async fn full_snapshot(
-        &mut self,
-        vote: VoteCast,
-        snapshot: SnapshotOf,
-        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
-        _option: RPCOption,
-    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let answer = self
-            .other_end()?
-            .install_full_snapshot(vote, snapshot)
-            .await;
-        answer.map_err(|_| StreamingError::Unreachable(cut_off()))
-    }
-
-    async fn transfer_leader(
-        &mut self,
-        request: TransferLeaderRequest<Types>,
-        _option: RPCOption,
-    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
-        let answer = self.other_end()?.handle_transfer_leader(request).await;
-        answer.map_err(|_| RPCError::Unreachable(cut_off()))
-    }
-}
+use super::lan::Lan;
 
 pub(super) struct House {
     lan: Lan,
@@ -182,7 +57,7 @@ impl House {
     /// An empty house that keeps its files in a directory.
     pub(super) fn at(directory: &Path) -> House {
         House {
-            lan: Lan::default(),
+            lan: Lan::new(Draw::new(0)),
             directory: directory.to_owned(),
             groups: BTreeMap::new(),
             timers: PATIENT,
@@ -252,24 +127,20 @@ impl House {
     pub(super) async fn start(&mut self, node: u64, begin: Begin) {
         let directory = self.directory_of(node);
         fs::create_dir_all(&directory).unwrap();
-        let plug = Plug {
-            lan: self.lan.clone(),
-            from: node,
-        };
+        let plug = self.lan.plug(node);
         let mut options = GroupOptions::in_directory(&directory, node, begin);
         options.timers = self.timers;
         options.own = self.facts(node);
         let group = Group::start_with(options, |_| plug, Limits::default(), Workers::start)
             .await
             .unwrap();
-        let mut cables = self.lan.0.lock().unwrap();
-        cables.members.insert(node, group.raft.clone());
-        drop(cables);
+        self.lan
+            .attach(node, group.raft.clone(), group.snapshots.clone());
         self.groups.insert(node, group);
     }
 
     pub(super) async fn stop(&mut self, node: u64) {
-        self.lan.0.lock().unwrap().members.remove(&node);
+        self.lan.detach(node);
         let group = self.groups.remove(&node).unwrap();
         group.stop().await.unwrap();
     }
@@ -287,8 +158,11 @@ impl House {
         }
     }
 
-    fn cut(&self, node: Option<u64>) {
-        self.lan.0.lock().unwrap().cut = node.into_iter().collect();
+    fn cut_off(&self, node: u64) {
+        for other in self.groups.keys().filter(|other| **other != node) {
+            self.lan.cut(node, *other);
+            self.lan.cut(*other, node);
+        }
     }
 
     /// Who leads among `nodes`, once one of them does.
@@ -349,7 +223,7 @@ async fn members_that_join_hold_what_was_there_before_the_log() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_lost() {
     let house = House::of_three().await;
-    house.cut(Some(1));
+    house.cut_off(1);
     let lost = house.groups[&1].propose(batch());
     let others = async {
         let (leader, minted) = house.propose(&[2, 3]).await;
@@ -360,7 +234,7 @@ async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_l
                 .await
                 .is_err()
         );
-        house.cut(None);
+        house.lan.heal();
         leader
     };
     let (lost, leader) = tokio::join!(lost, others);
@@ -375,11 +249,11 @@ async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_l
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_witness_leads_where_nobody_else_can_and_hands_over() {
     let mut house = House::of(Timers::default(), Some(3)).await;
-    house.cut(Some(2));
+    house.cut_off(2);
     assert_eq!(house.propose(&[1]).await, (1, 4));
     house.stop(1).await;
     let mut witness = house.groups[&3].leadership();
-    house.cut(None);
+    house.lan.heal();
     let led = witness.wait_for(|now| now.leads);
     tokio::time::timeout(LIMIT, led).await.unwrap().unwrap();
     assert_eq!(house.propose(&[2]).await, (2, 6));
