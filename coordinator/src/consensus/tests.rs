@@ -9,5 +9,6 @@ mod lan;
 mod members;
 mod network;
 mod relay;
+mod several;
 pub(super) mod simulate;
 mod stores;

@@ -67,7 +67,7 @@ fn members_that_are_killed_at_a_point() {
         let mut house = House::at(&directory);
         house.found().await;
         loop {
-            println!("acked {}", house.propose(&[1, 2, 3]).await.1);
+            println!("acked {}", house.groups.propose(&[1, 2, 3]).await.1);
         }
     });
 }
@@ -165,9 +165,9 @@ fn a_kill_while_a_snapshot_is_taken_over_leaves_all_of_it_or_nothing() {
                     house.start(2, Begin::Join).await;
                     house.start(3, Begin::Join).await;
                     house.join().await;
-                    let (leader, next) = house.propose(&[1, 2, 3]).await;
+                    let (leader, next) = house.groups.propose(&[1, 2, 3]).await;
                     holds(&house.groups[&leader], &acked, next, kill_at).await;
-                    house.agree(leader).await;
+                    house.groups.agree(leader).await;
                     for node in [1, 2, 3] {
                         house.stop(node).await;
                     }

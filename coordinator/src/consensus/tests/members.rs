@@ -1,6 +1,5 @@
 //! Three members in one process, with a modelled network that can be cut.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,26 +13,20 @@ use super::super::retention::Limits;
 use super::super::start::Workers;
 use super::super::{Begin, ChangeError, Facts, Group, GroupOptions, Member, ProposeError, Timers};
 use super::draw::Draw;
-use super::group::{LIMIT, batch, content, epoch, leads, propose};
+use super::group::{LIMIT, batch, epoch, leads, propose};
 use super::lan::Lan;
+use super::several::{Groups, PATIENT};
 
 pub(super) struct House {
     lan: Lan,
     /// A directory for each node, below this one.
     directory: PathBuf,
-    pub(super) groups: BTreeMap<u64, Group>,
+    pub(super) groups: Groups,
     timers: Timers,
     witness: Option<u64>,
     /// The directory, if it goes with the house.
     own: Option<TempDir>,
 }
-
-/// The machine that tests may be busy; nobody is to be taken for dead for that.
-const PATIENT: Timers = Timers {
-    heartbeat: Duration::from_millis(200),
-    election_min: Duration::from_millis(1500),
-    election_max: Duration::from_secs(3),
-};
 
 impl House {
     /// Three voters, of which the first has led a ledger of its own before.
@@ -59,7 +52,7 @@ impl House {
         House {
             lan: Lan::new(Draw::new(0)),
             directory: directory.to_owned(),
-            groups: BTreeMap::new(),
+            groups: Groups::default(),
             timers: PATIENT,
             witness: None,
             own: None,
@@ -85,7 +78,7 @@ impl House {
         let all: Vec<u64> = self.groups.keys().copied().collect();
         let joined = async {
             loop {
-                let leader = self.leader(&all).await;
+                let leader = self.groups.leader(&all).await;
                 if self.try_to_join(leader).await.is_ok() {
                     return;
                 }
@@ -96,7 +89,7 @@ impl House {
     }
 
     async fn try_to_join(&self, leader: u64) -> Result<(), ChangeError> {
-        for (node, group) in &self.groups {
+        for (node, group) in self.groups.iter() {
             let member = Member {
                 store: group.store(),
                 facts: self.facts(*node),
@@ -145,52 +138,11 @@ impl House {
         group.stop().await.unwrap();
     }
 
-    /// Proposes to whoever of `nodes` leads; answers who that was, and the epoch.
-    pub(super) async fn propose(&self, nodes: &[u64]) -> (u64, i64) {
-        loop {
-            let leader = self.leader(nodes).await;
-            match self.groups[&leader].propose(batch()).await {
-                Ok(outcomes) => return (leader, epoch(&outcomes)),
-                // It led a moment ago.
-                Err(ProposeError::NotLeading { .. }) => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
     fn cut_off(&self, node: u64) {
         for other in self.groups.keys().filter(|other| **other != node) {
             self.lan.cut(node, *other);
             self.lan.cut(*other, node);
         }
-    }
-
-    /// Who leads among `nodes`, once one of them does.
-    async fn leader(&self, nodes: &[u64]) -> u64 {
-        let some = async {
-            loop {
-                for node in nodes {
-                    if self.groups[node].confirm(LIMIT).await.is_ok() {
-                        return *node;
-                    }
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(LIMIT, some).await.unwrap()
-    }
-
-    /// Waits until all that are there hold the same.
-    pub(super) async fn agree(&self, leader: u64) {
-        let expected = content(&self.groups[&leader]).await;
-        let agreed = async {
-            for group in self.groups.values() {
-                while content(group).await != expected {
-                    tokio::task::yield_now().await;
-                }
-            }
-        };
-        tokio::time::timeout(LIMIT, agreed).await.unwrap();
     }
 }
 
@@ -198,7 +150,7 @@ impl House {
 async fn members_that_join_hold_what_was_there_before_the_log() {
     let mut house = House::of_three().await;
     assert_eq!(propose(&house.groups[&1]).await, 4);
-    house.agree(1).await;
+    house.groups.agree(1).await;
     let (members, voters) = house.groups[&3].members();
     assert_eq!(members[&3].store, house.groups[&3].store());
     assert_eq!(voters, [1, 2, 3].into());
@@ -206,15 +158,15 @@ async fn members_that_join_hold_what_was_there_before_the_log() {
     // Planned: the one that is told leads.
     house.groups[&1].transfer(2).await.unwrap();
     leads(&house.groups[&2]).await;
-    assert_eq!(house.propose(&[1, 2, 3]).await, (2, 6));
-    house.agree(2).await;
+    assert_eq!(house.groups.propose(&[1, 2, 3]).await, (2, 6));
+    house.groups.agree(2).await;
 
     // One goes, another leads; it comes back and has everything.
     house.stop(2).await;
-    let (leader, minted) = house.propose(&[1, 3]).await;
+    let (leader, minted) = house.groups.propose(&[1, 3]).await;
     assert_eq!(minted, 8);
     house.start(2, Begin::Join).await;
-    house.agree(leader).await;
+    house.groups.agree(leader).await;
     for node in [1, 2, 3] {
         house.stop(node).await;
     }
@@ -226,7 +178,7 @@ async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_l
     house.cut_off(1);
     let lost = house.groups[&1].propose(batch());
     let others = async {
-        let (leader, minted) = house.propose(&[2, 3]).await;
+        let (leader, minted) = house.groups.propose(&[2, 3]).await;
         assert_eq!(minted, 4);
         assert!(
             house.groups[&1]
@@ -239,9 +191,9 @@ async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_l
     };
     let (lost, leader) = tokio::join!(lost, others);
     assert_eq!(lost, Err(ProposeError::Unknown));
-    house.agree(leader).await;
+    house.groups.agree(leader).await;
     // Nothing of it was applied anywhere.
-    assert_eq!(house.propose(&[1, 2, 3]).await.1, 6);
+    assert_eq!(house.groups.propose(&[1, 2, 3]).await.1, 6);
 }
 
 /// An entry is on the first coordinator and the witness, and the first dies: the second cannot win,
@@ -250,22 +202,22 @@ async fn a_leader_that_is_cut_off_confirms_nothing_and_what_it_proposed_may_be_l
 async fn the_witness_leads_where_nobody_else_can_and_hands_over() {
     let mut house = House::of(Timers::default(), Some(3)).await;
     house.cut_off(2);
-    assert_eq!(house.propose(&[1]).await, (1, 4));
+    assert_eq!(house.groups.propose(&[1]).await, (1, 4));
     house.stop(1).await;
     let mut witness = house.groups[&3].leadership();
     house.lan.heal();
     let led = witness.wait_for(|now| now.leads);
     tokio::time::timeout(LIMIT, led).await.unwrap().unwrap();
-    assert_eq!(house.propose(&[2]).await, (2, 6));
-    house.agree(2).await;
+    assert_eq!(house.groups.propose(&[2]).await, (2, 6));
+    house.groups.agree(2).await;
 
     // Where a coordinator can win, the witness leaves it to it; also after a restart.
     house.stop(3).await;
     house.start(3, Begin::Join).await;
     house.start(1, Begin::Join).await;
-    assert_eq!(house.propose(&[2]).await, (2, 8));
-    house.agree(2).await;
+    assert_eq!(house.groups.propose(&[2]).await, (2, 8));
+    house.groups.agree(2).await;
     house.stop(2).await;
-    assert_eq!(house.propose(&[1]).await, (1, 10));
+    assert_eq!(house.groups.propose(&[1]).await, (1, 10));
     assert_ne!(house.groups[&3].leadership().borrow().leader, Some(3));
 }

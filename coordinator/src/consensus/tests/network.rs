@@ -10,13 +10,13 @@ use std::time::Duration;
 use openraft::async_runtime::watch::WatchReceiver as _;
 use protocol::{DurationMs, WallMs};
 use tempfile::TempDir;
-use tokio::time::timeout;
 use transport::ca::{self, Subject, Validity};
 use transport::{Identity, Role};
 
-use super::super::{Begin, Facts, Group, GroupOptions, PeersAt, ProposeError, Timers};
-use super::group::{LIMIT, batch, content, epoch, leads, propose};
+use super::super::{Begin, Facts, Group, GroupOptions, PeersAt, Timers};
+use super::group::{batch, leads, propose};
 use super::relay::{Cable, Relay};
+use super::several::{Groups, PATIENT, until};
 
 /// An authority, the data directories of some machines, and the groups that run on them.
 pub(super) struct House {
@@ -24,16 +24,9 @@ pub(super) struct House {
     addresses: BTreeMap<u64, SocketAddr>,
     /// In front of members that are to be reached through one.
     relays: BTreeMap<u64, Relay>,
-    pub(super) groups: BTreeMap<u64, Group>,
+    pub(super) groups: Groups,
     pub(super) timers: Timers,
 }
-
-/// The machine that tests may be busy; nobody is to be taken for dead for that.
-pub(super) const PATIENT: Timers = Timers {
-    heartbeat: Duration::from_millis(200),
-    election_min: Duration::from_millis(1500),
-    election_max: Duration::from_secs(3),
-};
 
 fn validity() -> Validity {
     Validity {
@@ -51,7 +44,7 @@ impl House {
             directory,
             addresses: BTreeMap::new(),
             relays: BTreeMap::new(),
-            groups: BTreeMap::new(),
+            groups: Groups::default(),
             timers: PATIENT,
         }
     }
@@ -174,46 +167,6 @@ impl House {
         house
     }
 
-    /// Who leads among `nodes`, once one of them does.
-    pub(super) async fn leader(&self, nodes: &[u64]) -> u64 {
-        let some = async {
-            loop {
-                for node in nodes {
-                    let group = &self.groups[node];
-                    if group.leadership().borrow().leads && group.confirm(LIMIT).await.is_ok() {
-                        return *node;
-                    }
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        timeout(LIMIT, some).await.unwrap()
-    }
-
-    /// Proposes to whoever of `nodes` leads; answers who that was, and the epoch.
-    pub(super) async fn propose(&self, nodes: &[u64]) -> (u64, i64) {
-        loop {
-            let leader = self.leader(nodes).await;
-            match self.groups[&leader].propose(batch()).await {
-                Ok(outcomes) => return (leader, epoch(&outcomes)),
-                // It led a moment ago.
-                Err(ProposeError::NotLeading { .. }) => {}
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
-    /// Waits until all that are there hold the same.
-    pub(super) async fn agree(&self, leader: u64) {
-        let expected = content(&self.groups[&leader]).await;
-        for group in self.groups.values() {
-            until("the members hold the same", async || {
-                content(group).await == expected
-            })
-            .await;
-        }
-    }
-
     pub(super) async fn stop_all(mut self) {
         let nodes: Vec<u64> = self.groups.keys().copied().collect();
         for node in nodes {
@@ -222,23 +175,11 @@ impl House {
     }
 }
 
-/// Waits for something that is to come true by itself.
-pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let held = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(LIMIT, held)
-        .await
-        .unwrap_or_else(|_| panic!("it does not come true that {what}"));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_elect_replicate_hand_over_and_fail_over() {
     let mut house = House::of_three(PATIENT).await;
     assert_eq!(propose(&house.groups[&1]).await, 4);
-    house.agree(1).await;
+    house.groups.agree(1).await;
     let (members, voters) = house.groups[&3].members();
     assert_eq!(voters, BTreeSet::from([1, 2, 3]));
     assert_eq!(members[&2].store, house.groups[&2].store());
@@ -247,15 +188,15 @@ async fn members_elect_replicate_hand_over_and_fail_over() {
     // Planned: the one that is told leads.
     house.groups[&1].transfer(2).await.unwrap();
     leads(&house.groups[&2]).await;
-    assert_eq!(house.propose(&[1, 2, 3]).await, (2, 6));
-    house.agree(2).await;
+    assert_eq!(house.groups.propose(&[1, 2, 3]).await, (2, 6));
+    house.groups.agree(2).await;
 
     // One goes, another leads; it comes back and has everything.
     house.stop(2).await;
-    let (leader, minted) = house.propose(&[1, 3]).await;
+    let (leader, minted) = house.groups.propose(&[1, 3]).await;
     assert_eq!(minted, 8);
     house.start(2, Begin::Join).await;
-    house.agree(leader).await;
+    house.groups.agree(leader).await;
     house.stop_all().await;
 }
 
@@ -282,9 +223,9 @@ async fn the_membership_follows_what_members_say_of_themselves() {
         peers[&2].connected.is_some() && peers[&2].trouble.is_none()
     })
     .await;
-    let (_, minted) = house.propose(&[1]).await;
+    let (_, minted) = house.groups.propose(&[1]).await;
     assert_eq!(minted, 4);
-    house.agree(1).await;
+    house.groups.agree(1).await;
     house.stop_all().await;
 }
 
@@ -449,7 +390,7 @@ async fn a_command_that_a_member_does_not_know_is_refused() {
     };
     // The one that follows is upgraded first, and then the one that leads.
     for node in [2, 1] {
-        let leader = house.leader(&[1, 2]).await;
+        let leader = house.groups.leader(&[1, 2]).await;
         assert_eq!(house.groups[&leader].speaks(), 0, "before {node}");
         let outcomes = house.groups[&leader].propose(batch()).await.unwrap();
         assert_eq!(outcomes.len(), 3);
@@ -459,19 +400,19 @@ async fn a_command_that_a_member_does_not_know_is_refused() {
         house.stop(node).await;
         house.start(node, Begin::Join).await;
     }
-    let leader = house.leader(&[1, 2]).await;
+    let leader = house.groups.leader(&[1, 2]).await;
     until("all say what they know", async || {
         house.groups[&leader].speaks() == 1
     })
     .await;
-    assert_eq!(house.propose(&[1, 2]).await.1, 2);
+    assert_eq!(house.groups.propose(&[1, 2]).await.1, 2);
 
     // Whoever knows less than all of them does not join.
     let mut options = house.options(3, Begin::Join);
     options.own.speaks = 0;
     house.groups.insert(3, Group::start(options).await.unwrap());
     let address = house.reached_at(3);
-    let leader = house.leader(&[1, 2]).await;
+    let leader = house.groups.leader(&[1, 2]).await;
     let error = house.groups[&leader].meet(&address).await.unwrap_err();
     assert!(error.to_string().contains("upgrade it first"), "{error}");
     house.stop_all().await;
@@ -510,7 +451,7 @@ async fn a_member_behind_a_slow_cable_holds_up_nobody() {
     propose(&house.groups[&1]).await;
     house.cable(3).slow_us.store(0, Ordering::Relaxed);
     house.cable(3).cut(false);
-    house.agree(1).await;
+    house.groups.agree(1).await;
     assert_eq!(house.groups[&1].leadership().borrow().term, term);
     house.stop_all().await;
 }
@@ -540,8 +481,8 @@ async fn a_leader_that_hears_no_answers_does_not_lead_for_ever() {
     for node in [2, 3] {
         house.cable(node).cut_back.store(false, Ordering::Relaxed);
     }
-    let (leader, _) = house.propose(&[1, 2, 3]).await;
-    house.agree(leader).await;
+    let (leader, _) = house.groups.propose(&[1, 2, 3]).await;
+    house.groups.agree(leader).await;
     house.stop_all().await;
 }
 
@@ -581,6 +522,6 @@ async fn a_snapshot_that_is_cut_off_half_way_is_sent_again() {
     let adding = house.groups[&1].add(2, candidate.member);
     let (added, ()) = tokio::join!(adding, cutting);
     added.unwrap();
-    house.agree(1).await;
+    house.groups.agree(1).await;
     house.stop_all().await;
 }
