@@ -13,19 +13,18 @@ use tempfile::TempDir;
 use transport::ca::{self, Subject, Validity};
 use transport::{Identity, Role};
 
-use super::super::{Begin, Facts, Group, GroupOptions, PeersAt, Timers};
+use super::super::{Begin, Facts, Group, GroupOptions, PeersAt};
 use super::group::{batch, leads, propose};
 use super::relay::{Cable, Relay};
 use super::several::{Groups, PATIENT, until};
 
 /// An authority, the data directories of some machines, and the groups that run on them.
-pub(super) struct House {
+struct House {
     directory: TempDir,
     addresses: BTreeMap<u64, SocketAddr>,
     /// In front of members that are to be reached through one.
     relays: BTreeMap<u64, Relay>,
-    pub(super) groups: Groups,
-    pub(super) timers: Timers,
+    groups: Groups,
 }
 
 fn validity() -> Validity {
@@ -36,7 +35,7 @@ fn validity() -> Validity {
 }
 
 impl House {
-    pub(super) fn new() -> House {
+    fn new() -> House {
         let directory = tempfile::tempdir().unwrap();
         let cluster = "prod".parse().unwrap();
         ca::create(&directory.path().join("ca"), &cluster, validity()).unwrap();
@@ -45,12 +44,11 @@ impl House {
             addresses: BTreeMap::new(),
             relays: BTreeMap::new(),
             groups: Groups::default(),
-            timers: PATIENT,
         }
     }
 
     /// The identity of a control machine; the third is the witness.
-    pub(super) fn identity(&self, name: &str, node: u64) -> Identity {
+    fn identity(&self, name: &str, node: u64) -> Identity {
         let role = if node == 3 {
             Role::Witness
         } else {
@@ -68,14 +66,14 @@ impl House {
         Identity::load(&out).unwrap()
     }
 
-    pub(super) fn data(&self, node: u64) -> PathBuf {
+    fn data(&self, node: u64) -> PathBuf {
         let data = self.directory.path().join(format!("data-{node}"));
         std::fs::create_dir_all(&data).unwrap();
         data
     }
 
     /// An address that is the node's from now on.
-    pub(super) fn address(&mut self, node: u64) -> SocketAddr {
+    fn address(&mut self, node: u64) -> SocketAddr {
         *self.addresses.entry(node).or_insert_with(|| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
             socket.local_addr().unwrap()
@@ -98,11 +96,11 @@ impl House {
         relay.map_or(address, |relay| relay.address).to_string()
     }
 
-    pub(super) fn options(&mut self, node: u64, begin: Begin) -> GroupOptions {
+    fn options(&mut self, node: u64, begin: Begin) -> GroupOptions {
         let address = self.address(node);
         let name = format!("c{node}");
         let mut options = GroupOptions::in_directory(&self.data(node), node, begin);
-        options.timers = self.timers;
+        options.timers = PATIENT;
         options.own = Facts {
             name: name.clone(),
             role: if node == 3 {
@@ -122,19 +120,19 @@ impl House {
         options
     }
 
-    pub(super) async fn start(&mut self, node: u64, begin: Begin) {
+    async fn start(&mut self, node: u64, begin: Begin) {
         let options = self.options(node, begin);
         let group = Group::start(options).await.unwrap();
         self.groups.insert(node, group);
     }
 
-    pub(super) async fn stop(&mut self, node: u64) {
+    async fn stop(&mut self, node: u64) {
         let group = self.groups.remove(&node).unwrap();
         group.stop().await.unwrap();
     }
 
     /// Asks who is at a node's address, and makes it a voter.
-    pub(super) async fn add(&mut self, to: u64, node: u64) {
+    async fn add(&mut self, to: u64, node: u64) {
         let address = self.reached_at(node);
         let leader = &self.groups[&to];
         let candidate = leader.meet(&address).await.unwrap();
@@ -145,15 +143,9 @@ impl House {
         leader.set_voters(voters).await.unwrap();
     }
 
-    /// Three voters, of which the first leads.
-    pub(super) async fn of_three(timers: Timers) -> House {
-        House::of_three_by(timers, &[]).await
-    }
-
-    /// The same, where some are reached by cables.
-    async fn of_three_by(timers: Timers, cables: &[u64]) -> House {
+    /// Three voters, of which the first leads; some are reached by cables.
+    async fn of_three(cables: &[u64]) -> House {
         let mut house = House::new();
-        house.timers = timers;
         for node in cables {
             house.lay_cable(*node).await;
         }
@@ -167,7 +159,7 @@ impl House {
         house
     }
 
-    pub(super) async fn stop_all(mut self) {
+    async fn stop_all(mut self) {
         let nodes: Vec<u64> = self.groups.keys().copied().collect();
         for node in nodes {
             self.stop(node).await;
@@ -177,7 +169,7 @@ impl House {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_elect_replicate_hand_over_and_fail_over() {
-    let mut house = House::of_three(PATIENT).await;
+    let mut house = House::of_three(&[]).await;
     assert_eq!(propose(&house.groups[&1]).await, 4);
     house.groups.agree(1).await;
     let (members, voters) = house.groups[&3].members();
@@ -204,7 +196,7 @@ async fn members_elect_replicate_hand_over_and_fail_over() {
 /// and at another address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_membership_follows_what_members_say_of_themselves() {
-    let mut house = House::of_three(PATIENT).await;
+    let mut house = House::of_three(&[]).await;
     house.stop(2).await;
     house.addresses.remove(&2);
     let mut options = house.options(2, Begin::Join);
@@ -231,7 +223,7 @@ async fn the_membership_follows_what_members_say_of_themselves() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_knows_how_the_others_stand() {
-    let house = House::of_three(PATIENT).await;
+    let house = House::of_three(&[]).await;
     propose(&house.groups[&1]).await;
     let last = || {
         house.groups[&1]
@@ -275,7 +267,7 @@ async fn a_member_knows_how_the_others_stand() {
 /// The disk is new and the certificate is old: it has forgotten for whom it voted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wiped_disk_does_not_vote_under_its_old_number() {
-    let mut house = House::of_three(PATIENT).await;
+    let mut house = House::of_three(&[]).await;
     house.stop(2).await;
     std::fs::remove_dir_all(house.data(2)).unwrap();
     house.start(2, Begin::Join).await;
@@ -421,7 +413,7 @@ async fn a_command_that_a_member_does_not_know_is_refused() {
 /// A member that takes packets slowly, or none, holds up neither the other one nor who leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_behind_a_slow_cable_holds_up_nobody() {
-    let house = House::of_three_by(PATIENT, &[3]).await;
+    let house = House::of_three(&[3]).await;
     let term = house.groups[&1].leadership().borrow().term;
     // A few hundred kilobytes a second at most, and far more to carry.
     house.cable(3).slow_us.store(3_000, Ordering::Relaxed);
@@ -459,7 +451,7 @@ async fn a_member_behind_a_slow_cable_holds_up_nobody() {
 /// The leader is heard and hears nothing: nobody would be elected while it is, so it must fall silent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_hears_no_answers_does_not_lead_for_ever() {
-    let house = House::of_three_by(PATIENT, &[1, 2, 3]).await;
+    let house = House::of_three(&[1, 2, 3]).await;
     propose(&house.groups[&1]).await;
     for node in [2, 3] {
         house.cable(node).cut_back.store(true, Ordering::Relaxed);
