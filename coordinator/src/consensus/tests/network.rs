@@ -27,6 +27,15 @@ struct House {
     groups: Groups,
 }
 
+/// The third is the witness.
+fn role(node: u64) -> Role {
+    if node == 3 {
+        Role::Witness
+    } else {
+        Role::Coordinator
+    }
+}
+
 fn validity() -> Validity {
     Validity {
         now: WallMs(crate::clock::read_now().wall.0),
@@ -47,15 +56,10 @@ impl House {
         }
     }
 
-    /// The identity of a control machine; the third is the witness.
+    /// The identity of a control machine.
     fn identity(&self, name: &str, node: u64) -> Identity {
-        let role = if node == 3 {
-            Role::Witness
-        } else {
-            Role::Coordinator
-        };
         let out = self.directory.path().join("pki").join(name);
-        let subject = Subject::new(role, &name.parse().unwrap()).node(node);
+        let subject = Subject::new(role(node), &name.parse().unwrap()).node(node);
         ca::issue(
             &self.directory.path().join("ca"),
             &subject,
@@ -103,11 +107,7 @@ impl House {
         options.timers = PATIENT;
         options.own = Facts {
             name: name.clone(),
-            role: if node == 3 {
-                Role::Witness
-            } else {
-                Role::Coordinator
-            },
+            role: role(node),
             peers: self.reached_at(node),
             agents: format!("{name}.example:7411"),
             api: format!("https://{name}.example:7412"),
@@ -141,6 +141,12 @@ impl House {
         let (_, mut voters) = leader.members();
         voters.insert(node);
         leader.set_voters(voters).await.unwrap();
+    }
+
+    /// Why a member would not add the machine at an address.
+    async fn why_not(&self, by: u64, address: &str) -> String {
+        let met = self.groups[&by].meet(address).await;
+        met.unwrap_err().to_string()
     }
 
     /// Three voters, of which the first leads; some are reached by cables.
@@ -277,11 +283,8 @@ async fn a_wiped_disk_does_not_vote_under_its_old_number() {
     })
     .await;
     let address = house.reached_at(2);
-    let error = house.groups[&1].meet(&address).await.unwrap_err();
-    assert!(
-        error.to_string().contains("the number was given twice"),
-        "{error}"
-    );
+    let error = house.why_not(1, &address).await;
+    assert!(error.contains("the number was given twice"), "{error}");
 
     // Two voters are left: without one of them, nobody leads.
     house.stop(1).await;
@@ -309,11 +312,7 @@ async fn machines_that_do_not_belong_are_not_spoken_to() {
     house.start(4, Begin::Alone).await;
     leads(&house.groups[&4]).await;
     let address = house.reached_at(4);
-    let error = house.groups[&1]
-        .meet(&address)
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = house.why_not(1, &address).await;
     assert!(error.contains("is of another group"), "{error}");
     // Both sides say so.
     until("the other one noted it", async || {
@@ -328,20 +327,12 @@ async fn machines_that_do_not_belong_are_not_spoken_to() {
     let mut other = House::new();
     other.start(1, Begin::Alone).await;
     let address = other.reached_at(1);
-    let error = house.groups[&1]
-        .meet(&address)
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = house.why_not(1, &address).await;
     assert!(error.contains("is not signed by an authority"), "{error}");
 
     // Nobody there.
     let address = house.reached_at(9);
-    let error = house.groups[&1]
-        .meet(&address)
-        .await
-        .unwrap_err()
-        .to_string();
+    let error = house.why_not(1, &address).await;
     assert!(error.contains("no answer from"), "{error}");
 
     // A certificate of another node than the data directory, and one of none.
@@ -405,8 +396,8 @@ async fn a_command_that_a_member_does_not_know_is_refused() {
     house.groups.insert(3, Group::start(options).await.unwrap());
     let address = house.reached_at(3);
     let leader = house.groups.leader(&[1, 2]).await;
-    let error = house.groups[&leader].meet(&address).await.unwrap_err();
-    assert!(error.to_string().contains("upgrade it first"), "{error}");
+    let error = house.why_not(leader, &address).await;
+    assert!(error.contains("upgrade it first"), "{error}");
     house.stop_all().await;
 }
 
