@@ -90,12 +90,30 @@ pub fn copy(ledger: &Path, to: &Path) -> Result<Applied, SnapshotError> {
 
 /// Up to where a snapshot goes; refuses what is none, or not of this version.
 pub fn examine(path: &Path) -> Result<Applied, SnapshotError> {
+    open_examined(path).map(|(_, applied)| applied)
+}
+
+/// As [`examine`], and reads all of it: what is damaged must not take the place of what is not.
+pub fn verify(path: &Path) -> Result<Applied, SnapshotError> {
+    let unread = |source| read_error(path, source);
+    let (conn, applied) = open_examined(path)?;
+    let found: String = conn
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(unread)?;
+    if found == "ok" {
+        Ok(applied)
+    } else {
+        Err(unread(failure(SQLITE_CORRUPT, Some(found))))
+    }
+}
+
+fn open_examined(path: &Path) -> Result<(Connection, Applied), SnapshotError> {
     let named = path.display().to_string();
-    let damaged = |source| unreadable(path, source);
-    let conn = open_snapshot(path).map_err(damaged)?;
+    let unread = |source| read_error(path, source);
+    let conn = open_snapshot(path).map_err(unread)?;
     let found = conn
         .query_row("SELECT schema_version FROM meta", [], |row| row.get(0))
-        .map_err(damaged)?;
+        .map_err(unread)?;
     if found != SCHEMA_VERSION {
         return Err(SnapshotError::Schema {
             path: named,
@@ -103,10 +121,10 @@ pub fn examine(path: &Path) -> Result<Applied, SnapshotError> {
             known: SCHEMA_VERSION,
         });
     }
-    if !is_replica(&conn).map_err(damaged)? {
+    if !is_replica(&conn).map_err(unread)? {
         return Err(SnapshotError::NoReplica { path: named });
     }
-    let found = read_format(&conn).map_err(damaged)?;
+    let found = read_format(&conn).map_err(unread)?;
     if found != replica::FORMAT {
         return Err(SnapshotError::Schema {
             path: named,
@@ -121,40 +139,26 @@ pub fn examine(path: &Path) -> Result<Applied, SnapshotError> {
             [],
             |row| row.get(0),
         )
-        .map_err(damaged)?;
+        .map_err(unread)?;
     let length = std::fs::metadata(path).map_err(|source| SnapshotError::Length {
         path: named.clone(),
         source,
     })?;
     if length.len() < whole.cast_unsigned() {
-        return Err(damaged(failure(SQLITE_CORRUPT, None)));
+        return Err(unread(failure(SQLITE_CORRUPT, None)));
     }
-    read_applied(&conn).map_err(damaged)
+    let applied = read_applied(&conn).map_err(unread)?;
+    Ok((conn, applied))
 }
 
 /// A disk that does not answer says nothing about what is on it.
-fn unreadable(path: &Path, source: rusqlite::Error) -> SnapshotError {
+fn read_error(path: &Path, source: rusqlite::Error) -> SnapshotError {
     let path = path.display().to_string();
     match source.sqlite_error_code() {
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             SnapshotError::Unreadable { path, source }
         }
         _ => SnapshotError::Damaged { path, source },
-    }
-}
-
-/// As [`examine`], and reads all of it: what is damaged must not take the place of what is not.
-pub fn verify(path: &Path) -> Result<Applied, SnapshotError> {
-    let applied = examine(path)?;
-    let damaged = |source| unreadable(path, source);
-    let conn = open_snapshot(path).map_err(damaged)?;
-    let found: String = conn
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(damaged)?;
-    if found == "ok" {
-        Ok(applied)
-    } else {
-        Err(damaged(failure(SQLITE_CORRUPT, Some(found))))
     }
 }
 
