@@ -247,8 +247,9 @@ fn sign(
     let ca_pem = fs::read_to_string(&ca_path).map_err(CaError::read(&ca_path))?;
     let ca_key_pem = fs::read_to_string(&ca_key_path).map_err(CaError::read(&ca_key_path))?;
 
-    let authorities = identity::read_certificates(&ca_path).map_err(CaError::Authority)?;
-    let roots = identity::read_roots(&ca_path).map_err(CaError::Authority)?;
+    let authorities =
+        identity::parse_certificates(&ca_path, ca_pem.as_bytes()).map_err(CaError::Authority)?;
+    let roots = identity::roots_of(&ca_path, &authorities).map_err(CaError::Authority)?;
     let cluster = identity::read_cluster(&authorities[0]).map_err(|source| CaError::Cluster {
         path: ca_path.clone(),
         source,

@@ -242,7 +242,7 @@ impl HttpsClient {
     pub fn trusting(ca: &Path) -> Result<HttpsClient, HttpsError> {
         let authorities = identity::read_certificates(ca)?;
         let cluster = identity::read_cluster(&authorities[0])?;
-        let roots = identity::read_roots(ca)?;
+        let roots = identity::roots_of(ca, &authorities)?;
         let config = ClientConfig::builder_with_provider(tls::provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(TlsError::Config)?

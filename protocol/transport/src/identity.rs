@@ -307,22 +307,18 @@ impl Identity {
         let certificate_path = directory.join(CERTIFICATE_FILE);
         let key_path = directory.join(KEY_FILE);
 
-        let roots = read_roots(&ca_path)?;
+        let authorities = read_certificates(&ca_path)?;
+        let roots = roots_of(&ca_path, &authorities)?;
         let chain = read_certificates(&certificate_path)?;
         let key = read_key(&key_path)?;
 
-        let name = read_peer_name(&chain[0]).map_err(|source| IdentityError::Name {
+        let unnamed = |source| IdentityError::Name {
             path: certificate_path.clone(),
             source,
-        })?;
-        let node = read_node(&chain[0], &name.cluster).map_err(|source| IdentityError::Name {
-            path: certificate_path.clone(),
-            source,
-        })?;
-        let lifetime = read_lifetime(&chain[0]).map_err(|source| IdentityError::Name {
-            path: certificate_path.clone(),
-            source,
-        })?;
+        };
+        let name = read_peer_name(&chain[0]).map_err(unnamed)?;
+        let node = read_node(&chain[0], &name.cluster).map_err(unnamed)?;
+        let lifetime = read_lifetime(&chain[0]).map_err(unnamed)?;
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider()).map_err(
             |source| IdentityError::KeyMismatch {
                 certificate: certificate_path.clone(),
@@ -349,7 +345,7 @@ impl Identity {
                 chain,
                 key,
                 roots: Arc::new(roots),
-                authorities: read_certificates(&ca_path)?,
+                authorities,
             }),
         })
     }
@@ -435,7 +431,15 @@ fn read_file(path: &Path) -> Result<Vec<u8>, IdentityError> {
 pub(crate) fn read_certificates(
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
-    let certificates = CertificateDer::pem_slice_iter(&read_file(path)?)
+    parse_certificates(path, &read_file(path)?)
+}
+
+/// The same of what was read from the file.
+pub(crate) fn parse_certificates(
+    path: &Path,
+    content: &[u8],
+) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
+    let certificates = CertificateDer::pem_slice_iter(content)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|source| IdentityError::Pem {
             path: path.to_owned(),
@@ -449,12 +453,15 @@ pub(crate) fn read_certificates(
     Ok(certificates)
 }
 
-/// The authorities of a PEM file.
-pub(crate) fn read_roots(path: &Path) -> Result<RootCertStore, IdentityError> {
+/// Whom to trust by the authorities of this file.
+pub(crate) fn roots_of(
+    path: &Path,
+    authorities: &[CertificateDer<'static>],
+) -> Result<RootCertStore, IdentityError> {
     let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(path)? {
+    for authority in authorities {
         roots
-            .add(certificate)
+            .add(authority.clone())
             .map_err(|source| IdentityError::Authority {
                 path: path.to_owned(),
                 source,
