@@ -17,10 +17,10 @@ use rcgen::{
     DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
     NameConstraints, PublicKey, PublicKeyData,
 };
-use ring::digest::{SHA256, digest};
 use rustls::pki_types::UnixTime;
 
 use crate::files;
+use crate::https::Fingerprint;
 use crate::identity::{
     self, CA_FILE, CERTIFICATE_FILE, CertificateNameError, IdentityError, KEY_FILE, PeerName, Role,
     Wanted,
@@ -219,9 +219,7 @@ impl SigningRequest {
 
     /// SHA-256 of the key, 64 hexadecimal digits.
     pub fn key_digest(&self) -> String {
-        let sum = digest(&SHA256, self.key.der_bytes());
-        let hex = |text: String, byte: &u8| format!("{text}{byte:02x}");
-        sum.as_ref().iter().fold(String::new(), hex)
+        Fingerprint::of(self.key.der_bytes()).to_string()
     }
 
     /// Issues a certificate of this key.

@@ -167,7 +167,7 @@ impl AsyncWrite for HttpStream {
     }
 }
 
-/// An authority as one line: the SHA-256 of its certificate, 64 hexadecimal digits.
+/// An authority's certificate, or a key, as one line: its SHA-256, 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
@@ -177,8 +177,8 @@ pub struct Fingerprint([u8; 32]);
 pub struct FingerprintError(String);
 
 impl Fingerprint {
-    fn of(certificate: &CertificateDer<'_>) -> Fingerprint {
-        let sum = digest(&SHA256, certificate);
+    pub(crate) fn of(bytes: &[u8]) -> Fingerprint {
+        let sum = digest(&SHA256, bytes);
         Fingerprint(sum.as_ref().try_into().expect("a SHA-256 has 32 bytes"))
     }
 
