@@ -12,14 +12,14 @@ use protocol::api::{
     Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
     CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
 };
-use protocol::{AgentId, AgentName, JobName, NamespaceName, Now, RunId};
+use protocol::{AgentId, AgentName, AlertId, JobName, NamespaceName, Now, RunId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::Api;
 use super::asker::Asker;
 use super::error::{ApiError, LIST_AGENTS};
-use super::input::{AgentPath, AlertPath, Entity, Params};
+use super::input::{Entity, IdPath, NamePath, Params};
 use super::jobs::out_of_place;
 use super::pages::{self, PageQuery, Paged, place};
 
@@ -89,7 +89,7 @@ async fn tell_standings(api: &Api, what: &str, agents: &mut [Agent]) -> Result<(
 pub(super) async fn agent(
     State(api): State<Api>,
     asker: Asker,
-    AgentPath(name): AgentPath,
+    NamePath(name): NamePath<AgentName>,
 ) -> Result<Json<AgentDetail>, ApiError> {
     let what = format!("showing agent {name}");
     let mut found = detail(&api, &what, &name).await?;
@@ -115,7 +115,7 @@ async fn detail(api: &Api, what: &str, name: &AgentName) -> Result<AgentDetail, 
 pub(super) async fn cordon(
     State(api): State<Api>,
     asker: Asker,
-    AgentPath(agent): AgentPath,
+    NamePath(agent): NamePath<AgentName>,
     Entity(body): Entity<CordonRequest>,
 ) -> Result<Json<AgentAnswer>, ApiError> {
     let what = format!("cordoning agent {agent}");
@@ -135,7 +135,7 @@ pub(super) async fn cordon(
 pub(super) async fn drain(
     State(api): State<Api>,
     asker: Asker,
-    AgentPath(agent): AgentPath,
+    NamePath(agent): NamePath<AgentName>,
     Entity(body): Entity<DrainRequest>,
 ) -> Result<Json<AgentAnswer>, ApiError> {
     let what = format!("draining agent {agent}");
@@ -173,7 +173,7 @@ async fn take_out(
 pub(super) async fn uncordon(
     State(api): State<Api>,
     asker: Asker,
-    AgentPath(agent): AgentPath,
+    NamePath(agent): NamePath<AgentName>,
     Entity(body): Entity<UncordonRequest>,
 ) -> Result<Json<AgentAnswer>, ApiError> {
     let what = format!("uncordoning agent {agent}");
@@ -208,7 +208,7 @@ async fn as_it_stands(
 pub(super) async fn revoke(
     State(api): State<Api>,
     asker: Asker,
-    AgentPath(agent): AgentPath,
+    NamePath(agent): NamePath<AgentName>,
     Entity(body): Entity<RevokeRequest>,
 ) -> Result<Json<RevokeAnswer>, ApiError> {
     let what = format!("revoking agent {agent}");
@@ -268,7 +268,7 @@ pub(super) async fn alerts(
 pub(super) async fn clear_alert(
     State(api): State<Api>,
     asker: Asker,
-    AlertPath(alert): AlertPath,
+    IdPath(alert): IdPath<AlertId>,
     Entity(body): Entity<ClearAlertRequest>,
 ) -> Result<Json<ClearAlertAnswer>, ApiError> {
     let what = format!("clearing {alert}");

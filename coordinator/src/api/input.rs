@@ -1,5 +1,6 @@
 //! What a request says, as types: past here a value cannot be wrong.
 
+use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use ledger::ROWS_MAX;
 use protocol::api::IdText;
 use protocol::names::NAME_PART_PATTERN;
-use protocol::{AgentName, AlertId, JobName, ResourceName, RunId, TokenName};
+use protocol::{JobName, RunId};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,23 +37,14 @@ const BODY_LIMIT: Duration = Duration::from_secs(10);
 /// `.../{namespace}/{name}`
 pub(crate) struct JobPath(pub(crate) JobName);
 
-/// `.../runs/{id}`
-pub(crate) struct RunPath(pub(crate) RunId);
+/// `.../{name}` of an agent, a resource or a token.
+pub(crate) struct NamePath<T>(pub(crate) T);
+
+/// `.../{id}` of a run or an alert.
+pub(crate) struct IdPath<T>(pub(crate) T);
 
 /// `.../runs/{id}/shards/{shard}`
 pub(crate) struct ShardPath(pub(crate) RunId, pub(crate) u32);
-
-/// `.../agents/{name}`
-pub(crate) struct AgentPath(pub(crate) AgentName);
-
-/// `.../alerts/{id}`
-pub(crate) struct AlertPath(pub(crate) AlertId);
-
-/// `.../resources/{name}`
-pub(crate) struct ResourcePath(pub(crate) ResourceName);
-
-/// `.../tokens/{name}`
-pub(crate) struct TokenPath(pub(crate) TokenName);
 
 /// The query, all of it known.
 pub(crate) struct Params<T>(pub(crate) T);
@@ -77,53 +69,19 @@ impl<S: Sync> FromRequestParts<S> for JobPath {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for RunPath {
+impl<T: FromStr<Err: Display>, S: Sync> FromRequestParts<S> for NamePath<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<RunPath, ApiError> {
-        let what = what(parts);
-        let id = path::<String>(parts).await?;
-        parse(&what, &id).map(RunPath)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<NamePath<T>, ApiError> {
+        only_value(parts).await.map(NamePath)
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for AgentPath {
+impl<T: FromStr<Err: Display>, S: Sync> FromRequestParts<S> for IdPath<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<AgentPath, ApiError> {
-        let what = what(parts);
-        let name = path::<String>(parts).await?;
-        parse(&what, &name).map(AgentPath)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for AlertPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<AlertPath, ApiError> {
-        let what = what(parts);
-        let id = path::<String>(parts).await?;
-        parse(&what, &id).map(AlertPath)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for ResourcePath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<ResourcePath, ApiError> {
-        let what = what(parts);
-        let name = path::<String>(parts).await?;
-        parse(&what, &name).map(ResourcePath)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for TokenPath {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<TokenPath, ApiError> {
-        let what = what(parts);
-        let name = path::<String>(parts).await?;
-        parse(&what, &name).map(TokenPath)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<IdPath<T>, ApiError> {
+        only_value(parts).await.map(IdPath)
     }
 }
 
@@ -285,6 +243,13 @@ async fn path<T: DeserializeOwned + Send + 'static>(parts: &mut Parts) -> Result
     }
 }
 
+/// The one value that the path names.
+async fn only_value<T: FromStr<Err: Display>>(parts: &mut Parts) -> Result<T, ApiError> {
+    let what = what(parts);
+    let text = path::<String>(parts).await?;
+    parse(&what, &text)
+}
+
 /// The request as far as it is known, for answers to what cannot be understood.
 pub(crate) fn what(parts: &Parts) -> String {
     format!("{} {}", parts.method, parts.uri.path())
@@ -306,9 +271,18 @@ impl Input for JobPath {
     }
 }
 
-impl Input for RunPath {
+impl<T: JsonSchema> Input for NamePath<T> {
     fn describe(draft: &mut Draft) {
-        draft.path_value::<IdText<RunId>>("id");
+        draft.path_value::<T>("name");
+    }
+}
+
+impl<T> Input for IdPath<T>
+where
+    IdText<T>: JsonSchema,
+{
+    fn describe(draft: &mut Draft) {
+        draft.path_value::<IdText<T>>("id");
     }
 }
 
@@ -316,30 +290,6 @@ impl Input for ShardPath {
     fn describe(draft: &mut Draft) {
         draft.path_value::<IdText<RunId>>("id");
         draft.path_value::<u32>("shard");
-    }
-}
-
-impl Input for AlertPath {
-    fn describe(draft: &mut Draft) {
-        draft.path_value::<IdText<AlertId>>("id");
-    }
-}
-
-impl Input for AgentPath {
-    fn describe(draft: &mut Draft) {
-        draft.path_value::<AgentName>("name");
-    }
-}
-
-impl Input for ResourcePath {
-    fn describe(draft: &mut Draft) {
-        draft.path_value::<ResourceName>("name");
-    }
-}
-
-impl Input for TokenPath {
-    fn describe(draft: &mut Draft) {
-        draft.path_value::<TokenName>("name");
     }
 }
 
@@ -387,7 +337,7 @@ impl<T: JsonSchema> Answer for Json<T> {
 /// Reads a name or id; its own error says what it should look like.
 pub(crate) fn parse<T>(what: &str, text: &str) -> Result<T, ApiError>
 where
-    T: FromStr<Err: std::fmt::Display>,
+    T: FromStr<Err: Display>,
 {
     text.parse()
         .map_err(|error: T::Err| ApiError::invalid(what, error.to_string(), "correct it"))

@@ -11,7 +11,7 @@ use protocol::api::{DeleteResourceAnswer, DeleteResourceRequest, PutResourceRequ
 use super::Api;
 use super::asker::Asker;
 use super::error::ApiError;
-use super::input::{Entity, Params, ResourcePath};
+use super::input::{Entity, NamePath, Params};
 use super::jobs::out_of_place;
 use super::pages::{PageQuery, Paged};
 
@@ -31,7 +31,7 @@ pub(super) async fn list(
 pub(super) async fn put(
     State(api): State<Api>,
     asker: Asker,
-    ResourcePath(name): ResourcePath,
+    NamePath(name): NamePath<ResourceName>,
     Entity(body): Entity<PutResourceRequest>,
 ) -> Result<Json<Resource>, ApiError> {
     let what = format!("setting resource {}", name.as_str());
@@ -56,7 +56,7 @@ pub(super) async fn put(
 pub(super) async fn delete(
     State(api): State<Api>,
     asker: Asker,
-    ResourcePath(name): ResourcePath,
+    NamePath(name): NamePath<ResourceName>,
     Entity(body): Entity<DeleteResourceRequest>,
 ) -> Result<Json<DeleteResourceAnswer>, ApiError> {
     let what = format!("deleting resource {}", name.as_str());

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::Api;
 use super::asker::Asker;
 use super::error::{ApiError, LIST_RUNS};
-use super::input::{Entity, Params, RunPath, parse};
+use super::input::{Entity, IdPath, Params, parse};
 use super::jobs::out_of_place;
 use super::pages::{self, Paged, place};
 
@@ -124,7 +124,7 @@ fn filter(what: &str, asker: &Asker, query: ListQuery) -> Result<RunFilter, ApiE
 pub(super) async fn show(
     State(api): State<Api>,
     asker: Asker,
-    RunPath(run): RunPath,
+    IdPath(run): IdPath<RunId>,
 ) -> Result<Json<RunDetail>, ApiError> {
     let what = format!("showing {run}");
     Ok(Json(detail(&api, &asker, &what, run).await?))
@@ -158,7 +158,7 @@ pub(super) async fn by_fire_time(
 pub(super) async fn rerun(
     State(api): State<Api>,
     asker: Asker,
-    RunPath(run_id): RunPath,
+    IdPath(run_id): IdPath<RunId>,
     Entity(body): Entity<RerunRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let (what, scope) = match (body.shard, body.failed) {
@@ -195,7 +195,7 @@ pub(super) async fn rerun(
 pub(super) async fn redo(
     State(api): State<Api>,
     asker: Asker,
-    RunPath(run): RunPath,
+    IdPath(run): IdPath<RunId>,
     Entity(body): Entity<RedoRequest>,
 ) -> Result<Json<RedoAnswer>, ApiError> {
     let what = format!("redoing {run}");
@@ -229,7 +229,7 @@ pub(super) async fn redo(
 pub(super) async fn cancel(
     State(api): State<Api>,
     asker: Asker,
-    RunPath(run_id): RunPath,
+    IdPath(run_id): IdPath<RunId>,
     Entity(body): Entity<CancelRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let what = format!("cancelling {run_id}");
@@ -262,7 +262,7 @@ pub(super) async fn cancel(
 pub(super) async fn confirm(
     State(api): State<Api>,
     asker: Asker,
-    RunPath(run_id): RunPath,
+    IdPath(run_id): IdPath<RunId>,
     Entity(body): Entity<ConfirmRequest>,
 ) -> Result<Json<RunAnswer>, ApiError> {
     let what = format!("confirming {run_id} as {}", body.verdict);

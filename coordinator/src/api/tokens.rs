@@ -14,7 +14,7 @@ use protocol::api::{
 use super::Api;
 use super::asker::Asker;
 use super::error::ApiError;
-use super::input::{Entity, Params, TokenPath};
+use super::input::{Entity, NamePath, Params};
 use super::jobs::out_of_place;
 use super::pages::{PageQuery, Paged};
 use crate::token::Secret;
@@ -64,7 +64,7 @@ pub(super) async fn create(
 pub(super) async fn revoke(
     State(api): State<Api>,
     asker: Asker,
-    TokenPath(name): TokenPath,
+    NamePath(name): NamePath<TokenName>,
     Entity(body): Entity<RevokeTokenRequest>,
 ) -> Result<Json<RevokeTokenAnswer>, ApiError> {
     let what = format!("revoking the token {name}");
