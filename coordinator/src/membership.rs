@@ -30,6 +30,12 @@ pub(crate) struct Reached {
     pub(crate) api: Option<SocketAddr>,
 }
 
+/// Whether the API is spoken in the clear where it listens: on loopback, where only this machine
+/// reaches it. Everywhere else it is over TLS.
+pub(crate) fn is_in_the_clear(api: SocketAddr) -> bool {
+    api.ip().is_loopback()
+}
+
 impl Membership {
     /// On its own, with nobody who could be added.
     pub fn alone() -> Membership {
@@ -76,10 +82,9 @@ impl Membership {
         Ok(group)
     }
 
-    /// In the clear on loopback, where only this machine reaches it, and over TLS elsewhere.
     fn told_of_api(&self, bound: Option<SocketAddr>) -> String {
         match bound {
-            Some(bound) if bound.ip().is_loopback() => format!("http://{bound}"),
+            Some(bound) if is_in_the_clear(bound) => format!("http://{bound}"),
             _ => match self.told(bound) {
                 host if host.is_empty() => host,
                 host => format!("https://{host}"),

@@ -32,7 +32,7 @@ use crate::engine::{self, Engine, HandOverError, Input, REQUEST_LIMIT, Scheduler
 use crate::exit::causes;
 use crate::lead::{self, About, Lead};
 use crate::member::Member;
-use crate::membership::{Membership, Reached};
+use crate::membership::{Membership, Reached, is_in_the_clear};
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
 use crate::roster::Roster;
@@ -442,7 +442,7 @@ impl Doors {
 /// How the API is reached.
 struct ApiDoor {
     address: SocketAddr,
-    /// On every address but loopback, which nobody else listens to.
+    /// Where it is not spoken in the clear.
     https: Option<HttpsServer>,
     /// Whom a client over TLS is to trust.
     ca: Option<PathBuf>,
@@ -454,8 +454,7 @@ impl ApiDoor {
         identity_dir: &Path,
         identity: &Identity,
     ) -> Result<ApiDoor, CoordinatorError> {
-        let in_the_clear = address.ip().is_loopback();
-        let https = (!in_the_clear)
+        let https = (!is_in_the_clear(address))
             .then(|| HttpsServer::new(identity))
             .transpose()?;
         // Whoever reads it may stand in another directory.
