@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use protocol::Now;
 use protocol::api::{Cluster, ClusterMember, TurnedAway};
+use protocol::{Epoch, Now, WallMs};
 use tokio::time::timeout;
 
 use crate::clock::read_now;
@@ -53,19 +53,14 @@ pub(crate) enum ClusterError {
     Change(#[from] ChangeError),
 }
 
-/// How the group stands, as this machine sees it.
-pub(crate) fn describe(group: &Group, now: Now) -> Cluster {
+/// How the group stands, as this machine sees it. `reign` is its own, while it acts, and since when.
+pub(crate) fn describe(group: &Group, reign: Option<(Epoch, WallMs)>, now: Now) -> Cluster {
     let leadership = *group.leadership().borrow();
     let (members, voters) = group.members();
-    let peers = group.peers();
-    let described = members.iter().map(|(&node, member)| {
-        let peer = peers.get(&node).cloned().unwrap_or_default();
-        let own = node == group.node();
-        ClusterMember {
-            reached: own || is_reached(group, &peer, now),
-            behind: if own { None } else { group.behind(node) },
-            ..described(node, member, &peer, voters.contains(&node), now)
-        }
+    let mut peers = group.peers();
+    let members = members.into_iter().map(|(node, member)| {
+        let peer = peers.remove(&node).unwrap_or_default();
+        describe_member(group, node, member, peer, voters.contains(&node), now)
     });
     let turned_away = group.strangers().into_iter().map(|stranger| TurnedAway {
         who: stranger.who,
@@ -76,15 +71,23 @@ pub(crate) fn describe(group: &Group, now: Now) -> Cluster {
         node: group.node(),
         term: leadership.term,
         leader: leadership.leader,
-        epoch: None,
-        since: None,
-        members: described.collect(),
+        epoch: reign.map(|(epoch, _)| epoch),
+        since: reign.map(|(_, since)| since),
+        members: members.collect(),
         turned_away: turned_away.collect(),
     }
 }
 
-fn described(node: u64, member: &Member, peer: &Peer, votes: bool, now: Now) -> ClusterMember {
-    let facts = member.facts.clone();
+fn describe_member(
+    group: &Group,
+    node: u64,
+    member: Member,
+    peer: Peer,
+    votes: bool,
+    now: Now,
+) -> ClusterMember {
+    let own = node == group.node();
+    let facts = member.facts;
     ClusterMember {
         node,
         name: facts.name,
@@ -93,14 +96,14 @@ fn described(node: u64, member: &Member, peer: &Peer, votes: bool, now: Now) -> 
         peers: facts.peers,
         agents: facts.agents,
         api: facts.api,
-        reached: false,
+        reached: own || is_reached(group, &peer, now),
         heard_ms_ago: peer.heard.map(|heard| (now.boot - heard).0),
-        behind: None,
+        behind: if own { None } else { group.behind(node) },
         clock_ahead_ms: peer.clock.map(|clock| clock.ahead.0),
         clock_unsure_ms: peer.clock.map(|clock| clock.unsure.0),
         clock_steady: peer.clock.map(|clock| clock.steady),
         speaks: facts.speaks,
-        trouble: peer.trouble.clone(),
+        trouble: peer.trouble,
     }
 }
 

@@ -21,13 +21,8 @@ use crate::exit::causes;
 /// `GET /api/v1/cluster`
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Cluster>, ApiError> {
     let group = group(&api, "looking at the control group")?;
-    let described = cluster::describe(&group, read_now());
     let reign = api.lead.reign();
-    Ok(Json(Cluster {
-        epoch: reign.map(|(epoch, _)| epoch),
-        since: reign.map(|(_, since)| since),
-        ..described
-    }))
+    Ok(Json(cluster::describe(&group, reign, read_now())))
 }
 
 /// `POST /api/v1/cluster/add`
