@@ -180,7 +180,7 @@ impl Gate {
         peer: &Peer,
         headers: &HeaderMap,
     ) -> Result<Asker, ApiError> {
-        let source = peer.address.ip().to_string();
+        let source = peer.source();
         let refused = |why: String| {
             tracing::info!(source, why, "a request is not let in");
             Err(ApiError::unauthorized(what, why))

@@ -6,7 +6,7 @@
 
 use axum::Json;
 use axum::extract::{ConnectInfo, State};
-use coordinator_core::{Asked, Request};
+use coordinator_core::Request;
 use ledger::Done;
 use ledger::command::{CreateJoinToken, EnrolAgent};
 use protocol::AgentName;
@@ -87,18 +87,14 @@ pub(super) async fn enrol(
         let remedy = "ask with `matins agent enrol`, which makes a request of its own key";
         ApiError::invalid(&what, causes(&error), remedy)
     })?;
-    let asked = Asked {
-        request: Request::EnrolAgent(EnrolAgent {
-            secret,
-            name: body.name.clone(),
-            key: request.key_digest(),
-        }),
-        source: Some(peer.address.ip().to_string().into()),
-    };
-    match api.engine.request(asked).await {
-        Ok(Done::Enrolled { .. }) => {}
-        Ok(other) => return Err(out_of_place(&what, &other)),
-        Err(error) => return Err(ApiError::asking(&what, &error)),
+    let enrol = Request::EnrolAgent(EnrolAgent {
+        secret,
+        name: body.name.clone(),
+        key: request.key_digest(),
+    });
+    match api.carry_out_from(&what, &peer.source(), enrol).await? {
+        Done::Enrolled { .. } => {}
+        other => return Err(out_of_place(&what, &other)),
     }
     let subject = Subject::new(Role::Agent, &body.name);
     let validity = Validity {

@@ -85,6 +85,13 @@ pub(crate) struct Peer {
     pub(crate) patience: Patience,
 }
 
+impl Peer {
+    /// What the audit and the log call it by.
+    pub(crate) fn source(&self) -> String {
+        self.address.ip().to_string()
+    }
+}
+
 /// Whether the answer that a connection carries waits for what others write, for as long as they
 /// like. One request at a time is carried out on it.
 #[derive(Clone, Default)]

@@ -74,9 +74,19 @@ pub(crate) struct Api {
 impl Api {
     /// Has the scheduler carry out what a person asks; answers when it is committed.
     async fn carry_out(&self, what: &str, asker: &Asker, request: Wish) -> Result<Done, ApiError> {
+        self.carry_out_from(what, asker.source(), request).await
+    }
+
+    /// The same for who is known by its address alone.
+    async fn carry_out_from(
+        &self,
+        what: &str,
+        source: &str,
+        request: Wish,
+    ) -> Result<Done, ApiError> {
         let asked = Asked {
             request,
-            source: Some(asker.source().into()),
+            source: Some(source.into()),
         };
         let answer = self.engine.request(asked).await;
         answer.map_err(|error| ApiError::asking(what, &error))
