@@ -57,13 +57,11 @@ pub(super) async fn show(State(api): State<Api>) -> Result<Text, ApiError> {
         .ask_either(|core, now| core.map(|core| Present::of(core, now)))
         .await;
     let present = asked.map_err(|error| ApiError::asking(what, &error))?;
-    let alerts = api
-        .readers
-        .read(what, ledger::Reader::open_alerts_by_kind)
-        .await?;
     let mut page = Page::default();
     page.write_lead(present.as_ref().is_some_and(|present| present.leads));
     if let Some(present) = &present {
+        let read = ledger::Reader::open_alerts_by_kind;
+        let alerts = api.readers.read(what, read).await?;
         page.write_present(present, &alerts);
     }
     page.write_counts(&api.metrics);
