@@ -65,11 +65,6 @@ pub(crate) fn find_token_by_secret(
 }
 
 impl TokenRow {
-    /// Whether it still lets anybody in.
-    pub fn is_good_at(&self, now: WallMs) -> bool {
-        self.revoked.is_none() && self.expires_at.is_none_or(|end| now < end)
-    }
-
     pub(crate) fn show(self) -> api::ApiToken {
         let (revoked_at, revoked_by) = self.revoked.map(|revoked| (revoked.at, revoked.by)).unzip();
         api::ApiToken {
