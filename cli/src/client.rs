@@ -1,7 +1,8 @@
 //! The coordinator's HTTP API as the commands use it.
 //!
 //! A coordinator leaves its address and token in a file of its data directory that only its own
-//! user can read; whoever can read that file may command it.
+//! user can read; whoever can read that file may command it. From elsewhere the environment says
+//! which address is asked, with which token.
 
 use std::env;
 use std::fs;
@@ -130,7 +131,7 @@ impl Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
-            // The API is on this machine; a proxy of the environment must not see its token.
+            // A proxy of the environment must not see the token.
             .proxy(None)
             .user_agent(concat!("matins/", env!("CARGO_PKG_VERSION")))
             .timeout_connect(Some(CONNECT_LIMIT))

@@ -1,8 +1,9 @@
-//! The parts of Matins that stay: coordinator, agent, supervisor.
+//! The parts of Matins that stay: coordinator and witness, agent and supervisor, and the keeper of the
+//! leader's address.
 
 use std::env;
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
@@ -21,7 +22,7 @@ use crate::log_thread::LogThread;
 /// Variable that says what is logged.
 const LOG: &str = "MATINS_LOG";
 
-/// Directory of the identity inside a coordinator's data directory.
+/// Directory of the identity inside a control machine's data directory.
 const IDENTITY_DIR: &str = "identity";
 
 pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
@@ -31,9 +32,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     })?;
     begin(&options.child, log.clone())?;
     let what = format!("running a coordinator on {}", options.data.display());
-    let identity_dir = options
-        .identity
-        .unwrap_or_else(|| options.data.join(IDENTITY_DIR));
+    let identity_dir = identity_dir(options.identity, &options.data);
     let backups = options.backups.schedule();
     let options = coordinator::Options {
         backups,
@@ -57,9 +56,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
 pub(crate) fn witness(options: Witness) -> Result<(), Failure> {
     begin(&options.child, io::stderr)?;
     let what = format!("running a witness on {}", options.data.display());
-    let identity_dir = options
-        .identity
-        .unwrap_or_else(|| options.data.join(IDENTITY_DIR));
+    let identity_dir = identity_dir(options.identity, &options.data);
     let options = coordinator::WitnessOptions {
         identity_dir,
         data_dir: options.data,
@@ -67,6 +64,10 @@ pub(crate) fn witness(options: Witness) -> Result<(), Failure> {
         membership: membership(options.control, true),
     };
     block_on(&what, coordinator::run_witness(options))
+}
+
+fn identity_dir(named: Option<PathBuf>, data: &Path) -> PathBuf {
+    named.unwrap_or_else(|| data.join(IDENTITY_DIR))
 }
 
 fn membership(control: Control, join: bool) -> coordinator::Membership {

@@ -13,7 +13,6 @@
 //! window, and a writer needs a share of the send buffer. Both are [`CONNECTION_WINDOW_BYTES`]:
 //! every stream's window together and one more. So with all bulk streams full and nobody reading
 //! them, control has still its own.
-
 //!
 //! **Control machines trust each other with more.** There are a handful of them, what travels between
 //! them is the log and whole snapshots, and a lost network must be noticed sooner. The rest holds for
