@@ -1,6 +1,6 @@
 //! Tokens, and the API over TLS, as people use them.
 
-use crate::place::{Place, Said, wait_for};
+use crate::place::{Place, Said, coordinator};
 
 fn url_of(place: &Place) -> String {
     let file = place.read("data/api.json");
@@ -8,44 +8,19 @@ fn url_of(place: &Place) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
+/// The coordinator of the identity `c1`, whose API is not on loopback alone.
+fn everywhere() -> Vec<&'static str> {
+    [&coordinator("data", "0.0.0.0:0")[..], &["--identity", "c1"]].concat()
+}
+
 #[test]
 fn a_token_lets_in_over_tls_by_the_clusters_own_authority_alone() {
     let place = Place::new();
     for (ca, out) in [("ca", "c1"), ("other-ca", "other")] {
-        place
-            .matins(&["ca", "create", "--dir", ca, "--cluster", "prod"])
-            .done();
-        let issue = [
-            "ca",
-            "issue",
-            "--dir",
-            ca,
-            "--role",
-            "coordinator",
-            "--name",
-            "c1",
-            "--out",
-            out,
-        ];
-        place.matins(&issue).done();
+        place.authority(ca, "prod");
+        place.issue(ca, "coordinator", "c1", out);
     }
-    let arguments = [
-        "coordinator",
-        "--data",
-        "data",
-        "--identity",
-        "c1",
-        "--agents-listen",
-        "127.0.0.1:0",
-        "--peers-listen",
-        "127.0.0.1:0",
-        "--api-listen",
-        "0.0.0.0:0",
-    ];
-    let mut coordinator = place.start("coordinator", &arguments);
-    wait_for("the coordinator to be up", || {
-        place.path("data/api.json").exists().then_some(())
-    });
+    let mut coordinator = place.start_coordinator("coordinator", &everywhere());
     let url = url_of(&place);
     assert!(url.starts_with("https://127.0.0.1:"), "{url}");
 
@@ -113,42 +88,9 @@ fn a_token_lets_in_over_tls_by_the_clusters_own_authority_alone() {
 #[test]
 fn a_host_is_let_in_by_a_token_and_asks_again_with_the_same_key() {
     let place = Place::new();
-    place
-        .matins(&["ca", "create", "--dir", "ca", "--cluster", "prod"])
-        .done();
-    let issue = [
-        "ca",
-        "issue",
-        "--dir",
-        "ca",
-        "--role",
-        "coordinator",
-        "--name",
-        "c1",
-        "--out",
-        "c1",
-    ];
-    place.matins(&issue).done();
-    let serve = [
-        "coordinator",
-        "--data",
-        "data",
-        "--identity",
-        "c1",
-        "--agents-listen",
-        "127.0.0.1:0",
-        "--peers-listen",
-        "127.0.0.1:0",
-        "--api-listen",
-        "0.0.0.0:0",
-    ];
-    let start = || {
-        let running = place.start("coordinator", &serve);
-        wait_for("the coordinator to be up", || {
-            place.path("data/api.json").exists().then_some(())
-        });
-        running
-    };
+    place.authority("ca", "prod");
+    place.issue("ca", "coordinator", "c1", "c1");
+    let start = || place.start_coordinator("coordinator", &everywhere());
     let join = |uses: &str, address: &str| -> Said {
         place.matins(&[
             "token",

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::place::{Place, Running, Said, fits, manifest, wait_for};
+use crate::place::{Place, Running, Said, coordinator, fits, manifest, wait_for};
 
 const ECHO: &str = "[\"echo\", \"hello\"]";
 const YEARLY: &str = "0 0 1 1 *";
@@ -18,37 +18,9 @@ pub(crate) struct House {
 impl House {
     pub(crate) fn new() -> House {
         let place = Place::new();
-        place
-            .matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"])
-            .done();
-        place
-            .matins(&[
-                "ca",
-                "issue",
-                "--dir",
-                "ca",
-                "--role",
-                "coordinator",
-                "--name",
-                "node-1",
-                "--out",
-                ".matins/identity",
-            ])
-            .done();
-        let coordinator = place.start(
-            "coordinator",
-            &[
-                "coordinator",
-                "--data",
-                ".matins",
-                "--agents-listen",
-                "127.0.0.1:0",
-                "--peers-listen",
-                "127.0.0.1:0",
-                "--api-listen",
-                "127.0.0.1:0",
-            ],
-        );
+        place.authority("ca", "c1");
+        place.issue("ca", "coordinator", "node-1", ".matins/identity");
+        let coordinator = place.start("coordinator", &coordinator(".matins", "127.0.0.1:0"));
         wait_for("the coordinator to be up", || {
             let said = place.matins(&["get", "jobs"]);
             (said.status == 0).then_some(())

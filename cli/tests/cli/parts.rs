@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::place::{Place, Running, Said, is_alive, wait_for};
+use crate::place::{Place, Running, Said, coordinator, is_alive, wait_for};
 
 /// A supervisor is there for as long as its host. Heap, stack, and every page of the program and
 /// its libraries that the loader had to write to, in KiB. Of a program that is not optimised the
@@ -11,14 +11,9 @@ use crate::place::{Place, Running, Said, is_alive, wait_for};
 const SUPERVISOR_OWN_KIB_MAX: u64 = if cfg!(debug_assertions) { 1536 } else { 768 };
 
 fn identities(place: &Place) {
-    place
-        .matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"])
-        .done();
+    place.authority("ca", "c1");
     for (role, name) in [("coordinator", "node-1"), ("agent", "host-1")] {
-        let issue = [
-            "ca", "issue", "--dir", "ca", "--role", role, "--name", name, "--out", name,
-        ];
-        place.matins(&issue).done();
+        place.issue("ca", role, name, name);
     }
 }
 
@@ -29,10 +24,7 @@ fn an_authority_is_made_once_and_issues_as_often_as_wanted() {
     identities_are_complete(&place);
     let again = place.matins(&["ca", "create", "--dir", "ca", "--cluster", "c1"]);
     again.refused_with_remedy(1, &["ca/ca.pem", "not overwritten"]);
-    let issue = [
-        "ca", "issue", "--dir", "ca", "--role", "agent", "--name", "host-1", "--out", "host-1",
-    ];
-    place.matins(&issue).done();
+    place.issue("ca", "agent", "host-1", "host-1");
     let issue = [
         "ca", "issue", "--dir", "no", "--role", "agent", "--name", "h", "--out", "h",
     ];
@@ -57,23 +49,12 @@ fn identities_are_complete(place: &Place) {
 fn parts_that_cannot_start_say_why() {
     let place = Place::new();
     identities(&place);
-    let coordinator = |identity, api| {
-        place.matins(&[
-            "coordinator",
-            "--data",
-            "data",
-            "--identity",
-            identity,
-            "--agents-listen",
-            "127.0.0.1:0",
-            "--peers-listen",
-            "127.0.0.1:0",
-            "--api-listen",
-            api,
-        ])
+    let run = |identity, api| {
+        let arguments = [&coordinator("data", api)[..], &["--identity", identity]];
+        place.matins(&arguments.concat())
     };
-    coordinator("node-1", "192.0.2.1:7412").refused_with_remedy(1, &["192.0.2.1:7412"]);
-    coordinator("nowhere", "127.0.0.1:0").refused_with_remedy(1, &["nowhere"]);
+    run("node-1", "192.0.2.1:7412").refused_with_remedy(1, &["192.0.2.1:7412"]);
+    run("nowhere", "127.0.0.1:0").refused_with_remedy(1, &["nowhere"]);
     let agent = |identity, name| {
         place.matins(&[
             "agent",
@@ -107,23 +88,9 @@ fn parts_that_cannot_start_say_why() {
 fn a_second_coordinator_on_the_same_data_is_refused() {
     let place = Place::new();
     identities(&place);
-    let arguments = [
-        "coordinator",
-        "--data",
-        "data",
-        "--identity",
-        "node-1",
-        "--agents-listen",
-        "127.0.0.1:0",
-        "--peers-listen",
-        "127.0.0.1:0",
-        "--api-listen",
-        "127.0.0.1:0",
-    ];
-    let mut first = place.start("first", &arguments);
-    wait_for("the first to be up", || {
-        place.path("data/api.json").exists().then_some(())
-    });
+    let on_data = coordinator("data", "127.0.0.1:0");
+    let arguments = [&on_data[..], &["--identity", "node-1"]].concat();
+    let mut first = place.start_coordinator("first", &arguments);
     let second = place.matins(&arguments);
     second.refused(1, &["error: ", "remedy: ", &first.pid().to_string()]);
     first.signal("TERM");

@@ -77,6 +77,29 @@ impl Place {
         Running(child)
     }
 
+    /// Makes an authority in a directory.
+    pub(crate) fn authority(&self, ca: &str, cluster: &str) {
+        let create = ["ca", "create", "--dir", ca, "--cluster", cluster];
+        self.matins(&create).done();
+    }
+
+    /// Has an authority issue an identity.
+    pub(crate) fn issue(&self, ca: &str, role: &str, name: &str, out: &str) {
+        let issue = [
+            "ca", "issue", "--dir", ca, "--role", role, "--name", name, "--out", out,
+        ];
+        self.matins(&issue).done();
+    }
+
+    /// Starts a coordinator on the data in `data`, and waits until it says how it is reached.
+    pub(crate) fn start_coordinator(&self, name: &str, arguments: &[&str]) -> Running {
+        let running = self.start(name, arguments);
+        wait_for("the coordinator to be up", || {
+            self.path("data/api.json").exists().then_some(())
+        });
+        running
+    }
+
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -185,6 +208,21 @@ pub(crate) fn is_alive(pid: u32) -> bool {
         .ok()
         .and_then(|stat| stat.rsplit_once(')')?.1.trim_start().chars().next());
     state.is_some_and(|state| state != 'Z')
+}
+
+/// How a coordinator is run on ports that the kernel chooses, but for its API's.
+pub(crate) fn coordinator<'a>(data: &'a str, api: &'a str) -> [&'a str; 9] {
+    [
+        "coordinator",
+        "--data",
+        data,
+        "--agents-listen",
+        "127.0.0.1:0",
+        "--peers-listen",
+        "127.0.0.1:0",
+        "--api-listen",
+        api,
+    ]
 }
 
 /// A manifest that fires every second and ends at once.
