@@ -1,6 +1,7 @@
 //! Who may ask a coordinator for what.
 
 use clap::{Subcommand, builder::PossibleValuesParser, builder::TypedValueParser};
+use protocol::api::JOIN_USES_MAX;
 use protocol::{ApiRole, DurationMs, NamespaceName, TokenName};
 
 use super::{Asking, parse_length, parse_reason};
@@ -29,7 +30,7 @@ pub(crate) enum Token {
     /// Make a token by which hosts are let in, and write it to standard output: it is told this once
     Join {
         /// How many hosts it lets in
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(JOIN_USES_MAX)))]
         uses: u32,
         /// How long it lets them in, such as 1h
         #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "1h")]

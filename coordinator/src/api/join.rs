@@ -10,7 +10,9 @@ use coordinator_core::Request;
 use ledger::Done;
 use ledger::command::{CreateJoinToken, EnrolAgent};
 use protocol::AgentName;
-use protocol::api::{CreateJoinTokenRequest, CreatedJoinToken, EnrolAnswer, EnrolRequest};
+use protocol::api::{
+    CreateJoinTokenRequest, CreatedJoinToken, EnrolAnswer, EnrolRequest, JOIN_USES_MAX,
+};
 use transport::Role;
 use transport::ca::{CERTIFICATE_LIFETIME, SigningRequest, Subject, Validity};
 
@@ -25,9 +27,6 @@ use crate::clock::read_now;
 use crate::exit::causes;
 use crate::token::{Secret, digest_of};
 
-/// Most hosts that one token lets in.
-const USES_MAX: u32 = 100_000;
-
 /// `POST /api/v1/join-tokens`
 pub(super) async fn create(
     State(api): State<Api>,
@@ -37,8 +36,8 @@ pub(super) async fn create(
     let what = "making a join token";
     let by = asker.signs(what, body.by, None)?;
     let authority = authority(&api, what)?;
-    if !(1..=USES_MAX).contains(&body.uses) {
-        let why = format!("{} uses are not between 1 and {USES_MAX}", body.uses);
+    if !(1..=JOIN_USES_MAX).contains(&body.uses) {
+        let why = format!("{} uses are not between 1 and {JOIN_USES_MAX}", body.uses);
         return Err(ApiError::invalid(
             what,
             why,

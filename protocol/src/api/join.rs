@@ -6,13 +6,16 @@ use super::text::Rfc3339;
 use crate::time::WallMs;
 use crate::{AgentName, ClusterId};
 
+/// Most hosts that one join token lets in.
+pub const JOIN_USES_MAX: u32 = 100_000;
+
 /// `POST /join-tokens`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateJoinTokenRequest {
     /// How many hosts it lets in.
-    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100_000)))]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = JOIN_USES_MAX)))]
     pub uses: u32,
     #[serde(with = "Rfc3339")]
     pub expires_at: WallMs,
