@@ -45,8 +45,10 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 const PASSED_OVER_BYTES_MAX: usize = 64 * 1024;
 const PASSED_OVER_LIMIT: Duration = Duration::from_secs(1);
 
-/// Paths that are asked for by machines at a pace of their own, and cost nothing.
-const UNCOUNTED: &[&str] = &["/healthz", "/readyz", "/leader", "/metrics"];
+/// Paths that are asked for by machines at a pace of their own. They are counted apart: who watches
+/// is not held up by what else comes from the same address, and yet asks no more than the scheduler,
+/// the quorum and the ledger can be asked.
+const WATCHED: &[&str] = &["/healthz", "/readyz", "/leader", "/metrics"];
 
 #[derive(Clone)]
 pub(super) struct Gate {
@@ -55,7 +57,8 @@ pub(super) struct Gate {
     /// Of all others.
     readers: Readers,
     lead: Lead,
-    rates: Arc<Rates>,
+    asking: Arc<Rates>,
+    watching: Arc<Rates>,
     served: Arc<Served>,
     ids: Arc<RequestIds>,
 }
@@ -103,7 +106,8 @@ impl Gate {
             token,
             readers,
             lead,
-            rates: Arc::default(),
+            asking: Arc::default(),
+            watching: Arc::default(),
             served: Arc::new(served),
             ids: Arc::new(RequestIds {
                 process,
@@ -141,9 +145,12 @@ impl Gate {
                 "ask with fewer or shorter headers, and for fewer things at a time",
             ));
         }
-        if !UNCOUNTED.contains(&parts.uri.path())
-            && let Err(wait) = self.rates.take(peer.address.ip())
-        {
+        let rates = if WATCHED.contains(&parts.uri.path()) {
+            &self.watching
+        } else {
+            &self.asking
+        };
+        if let Err(wait) = rates.take(peer.address.ip()) {
             return Err(ApiError::throttled(what, wait.as_secs() + 1));
         }
         let open = operation.map(|operation| operation.open);
