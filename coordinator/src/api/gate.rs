@@ -54,7 +54,8 @@ const WATCHED: &[&str] = &["/healthz", "/readyz", "/leader", "/metrics"];
 pub(super) struct Gate {
     /// The machine's own.
     token: Arc<ApiToken>,
-    /// Of all others.
+    /// Of all others. With turns of their own: a request that changes something is not to wait at
+    /// the door until long lists have been read.
     readers: Readers,
     lead: Lead,
     asking: Arc<Rates>,

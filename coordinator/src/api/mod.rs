@@ -110,7 +110,7 @@ fn router(api: Api, process: u32) -> Router {
     let (router, operations) = routes::routes().into_parts();
     let gate = Gate::new(
         Arc::clone(&api.token),
-        api.readers.clone(),
+        api.readers.apart(),
         api.lead.clone(),
         process,
         &operations,

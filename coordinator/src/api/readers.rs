@@ -43,6 +43,12 @@ impl Readers {
         }
     }
 
+    /// Readers of the same ledger with turns of their own, for what must not wait until others have
+    /// read.
+    pub(crate) fn apart(&self) -> Readers {
+        Readers::new(self.inner.path.clone())
+    }
+
     /// Reads on a thread where waiting for the disk holds up nobody. The reader itself gives a
     /// query up that takes too long.
     pub(crate) async fn read<T: Send + 'static>(
@@ -119,4 +125,47 @@ fn failed(what: &str, error: &ReaderError) -> ApiError {
     }
     tracing::error!(what, why, "reading the ledger failed");
     ApiError::internal(what, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use ledger::Store;
+    use protocol::Rules;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_reads_apart_does_not_wait_for_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.db");
+        let _store = Store::open(&path, Rules::all()).unwrap();
+        let readers = Readers::new(path);
+        let (mut go_on, mut busy) = (Vec::new(), Vec::new());
+        for _ in 0..READERS_MAX {
+            let (sender, waits) = mpsc::channel::<()>();
+            let readers = readers.clone();
+            busy.push(tokio::spawn(async move {
+                let query = move |_: &Reader| {
+                    // The other end is dropped to say so.
+                    let _ = waits.recv();
+                    Ok(())
+                };
+                readers.read("holding a place", query).await.unwrap();
+            }));
+            go_on.push(sender);
+        }
+        while readers.inner.turns.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let apart = readers.apart();
+        let read = apart.read("looking", Reader::open_alerts_by_kind);
+        assert!(read.await.unwrap().is_empty());
+        assert_eq!(readers.inner.turns.available_permits(), 0);
+        drop(go_on);
+        for busy in busy {
+            busy.await.unwrap();
+        }
+    }
 }
