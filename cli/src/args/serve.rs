@@ -3,9 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use coordinator::BackupSchedule;
 use protocol::{AgentName, ClusterId, DurationMs, Label};
+use transport::Role;
 
 use super::{Asking, parse_length, parse_reason, parse_size};
 use crate::client::DATA_DEFAULT;
@@ -291,7 +293,7 @@ pub(crate) enum Ca {
         /// The authority's directory
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
-        #[arg(long, value_enum, value_name = "ROLE")]
+        #[arg(long, value_name = "ROLE", value_parser = roles())]
         role: Role,
         /// Name of the host
         #[arg(long, value_name = "NAME")]
@@ -306,11 +308,9 @@ pub(crate) enum Ca {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Role {
-    Agent,
-    Coordinator,
-    Witness,
+fn roles() -> impl TypedValueParser<Value = Role> {
+    let words = Role::ALL.iter().map(|role| role.as_str());
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Role>())
 }
 
 #[derive(Args, Debug)]

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use transport::Role;
 use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, CaError, Subject, Validity};
 
-use crate::args::{Ca, Role};
+use crate::args::Ca;
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::talk;
@@ -31,13 +32,8 @@ pub(crate) fn ca(what: Ca) -> Result<(), Failure> {
             node,
             out,
         } => {
-            let role = match role {
-                Role::Agent => transport::Role::Agent,
-                Role::Coordinator => transport::Role::Coordinator,
-                Role::Witness => transport::Role::Witness,
-            };
             let subject = match (role, node) {
-                (transport::Role::Agent, Some(_)) => {
+                (Role::Agent, Some(_)) => {
                     return Err(Failure::bad_input(
                         "issuing a certificate for an agent",
                         "an agent is no node of the control group",

@@ -49,6 +49,8 @@ pub enum Role {
 }
 
 impl Role {
+    pub const ALL: &'static [Role] = &[Role::Agent, Role::Coordinator, Role::Witness];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::Agent => "agent",
@@ -62,9 +64,8 @@ impl FromStr for Role {
     type Err = RoleError;
 
     fn from_str(text: &str) -> Result<Role, RoleError> {
-        [Role::Agent, Role::Coordinator, Role::Witness]
-            .into_iter()
-            .find(|role| role.as_str() == text)
+        let mut all = Role::ALL.iter().copied();
+        all.find(|role| role.as_str() == text)
             .ok_or_else(|| RoleError(text.to_owned()))
     }
 }
