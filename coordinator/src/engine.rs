@@ -134,7 +134,7 @@ pub(crate) enum Input {
 pub(crate) struct HandOver {
     /// To whom; to whoever has the most where it is not said.
     pub(crate) to: Option<u64>,
-    pub(crate) answer: oneshot::Sender<Result<u64, HandOverError>>,
+    answer: oneshot::Sender<Result<u64, HandOverError>>,
 }
 
 /// Why the lead was not given to another.
@@ -158,6 +158,20 @@ pub(crate) enum HandOverError {
 pub(crate) struct Waiting {
     answer: oneshot::Sender<Answer>,
     _room: OwnedSemaphorePermit,
+}
+
+impl HandOver {
+    pub(crate) fn tell(self, became: Result<u64, HandOverError>) {
+        // Whoever asked may have gone.
+        let _ = self.answer.send(became);
+    }
+}
+
+impl Waiting {
+    fn tell(self, answer: Answer) {
+        // Whoever asked may have given up.
+        let _ = self.answer.send(answer);
+    }
 }
 
 /// Hands inputs to the thread. Cheap to clone.

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use protocol::DurationMs;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 use transport::Role;
 
 use crate::consensus::Group;
-use crate::engine::{Engine, HandOverError, Input, ReignId};
+use crate::engine::{Engine, HandOver, HandOverError, Input, ReignId};
 use crate::exit::causes;
 
 /// Rounds begin no closer together than this: one serves every heartbeat that waits by then.
@@ -98,11 +97,7 @@ impl Quorum {
     }
 
     /// Gives the lead away, and tells whoever asked for it whether it was taken.
-    pub(crate) fn transfer(
-        &self,
-        successor: Successor,
-        answer: oneshot::Sender<Result<u64, HandOverError>>,
-    ) {
+    pub(crate) fn transfer(&self, successor: Successor, hand_over: HandOver) {
         let group = Arc::clone(&self.group);
         let limit = 2 * group.timers().election_max;
         self.runtime.spawn(async move {
@@ -123,12 +118,10 @@ impl Quorum {
                     }
                 }
             };
-            let answered = match timeout(limit, given).await {
+            hand_over.tell(match timeout(limit, given).await {
                 Ok(true) => Ok(to),
                 Ok(false) | Err(_) => Err(HandOverError::NotTaken { to }),
-            };
-            // Whoever asked may have gone.
-            let _ = answer.send(answered);
+            });
         });
     }
 }

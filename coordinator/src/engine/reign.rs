@@ -50,8 +50,7 @@ impl Reign {
 
     pub(super) fn answer(&mut self, request: RequestId, answer: Answer) {
         if let Some(waiting) = self.answers.remove(&request) {
-            // Whoever asked may have given up.
-            let _ = waiting.answer.send(answer);
+            waiting.tell(answer);
         }
     }
 
@@ -83,7 +82,7 @@ impl Reign {
     /// Everybody who waits hears that nobody here will know.
     pub(super) fn end(self) {
         for waiting in self.answers.into_values() {
-            let _ = waiting.answer.send(Err(AskError::Lost));
+            waiting.tell(Err(AskError::Lost));
         }
     }
 }

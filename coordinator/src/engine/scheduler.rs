@@ -216,9 +216,7 @@ impl Scheduler {
             Input::Request { .. } | Input::Question(_) if self.stopping => {}
             Input::Request { asked, waiting } => match &mut self.reign {
                 Some(reign) if self.leaving.is_none() => reign.request(asked, waiting, now),
-                _ => {
-                    let _ = waiting.answer.send(Err(AskError::NotLeading));
-                }
+                _ => waiting.tell(Err(AskError::NotLeading)),
             },
             Input::Question(question) => {
                 question(self.reign.as_ref().map(|reign| &reign.core), now);
@@ -269,7 +267,7 @@ impl Scheduler {
         self.over = reign.id;
         reign.end();
         if let Some(leaving) = self.leaving.take() {
-            leaving.answer(Err(HandOverError::NotLeading));
+            leaving.hand_over.tell(Err(HandOverError::NotLeading));
         }
     }
 
@@ -292,8 +290,7 @@ impl Scheduler {
         } else {
             HandOverError::Nobody
         };
-        // Whoever asked may have gone.
-        let _ = hand_over.answer.send(Err(refusal));
+        hand_over.tell(Err(refusal));
     }
 
     /// Carries out what the core has decided, and keeps the ledger busy.
@@ -360,12 +357,7 @@ impl Scheduler {
             };
             self.given_away = self.reign.as_ref().map(|reign| reign.term);
             self.end_reign("the lead is given to another");
-            let Leaving {
-                successor,
-                hand_over,
-                ..
-            } = leaving;
-            self.quorum.transfer(successor, hand_over.answer);
+            self.quorum.transfer(leaving.successor, leaving.hand_over);
         } else if read_now().boot >= leaving.until {
             self.stay();
         }
@@ -378,7 +370,7 @@ impl Scheduler {
         };
         let to = leaving.successor.node;
         tracing::warn!(to, "the successor is behind; this coordinator leads on");
-        leaving.answer(Err(HandOverError::Behind { to }));
+        leaving.hand_over.tell(Err(HandOverError::Behind { to }));
         if let Some(reign) = &mut self.reign
             && let Some(round) = reign.round_kept.take()
         {
@@ -424,12 +416,5 @@ impl Caller {
         reign
             .core
             .handle_connected(conn, name, certificate, nonce, now);
-    }
-}
-
-impl Leaving {
-    fn answer(self, answer: Result<u64, HandOverError>) {
-        // Whoever asked may have gone.
-        let _ = self.hand_over.answer.send(answer);
     }
 }
