@@ -1,5 +1,6 @@
 //! This machine's two clocks.
 
+use std::time::Duration;
 use std::{fs, io};
 
 use nix::time::{ClockId, clock_gettime};
@@ -36,6 +37,11 @@ pub(crate) fn read_now() -> Now {
 /// The clock since boot alone, for what must be looked at right before it is acted on.
 pub(crate) fn read_boot() -> BootMs {
     BootMs(read_ms(ClockId::CLOCK_BOOTTIME))
+}
+
+/// A time-out in the unit of these clocks.
+pub(crate) fn in_millis(time: Duration) -> DurationMs {
+    DurationMs(time.as_millis().try_into().unwrap_or(i64::MAX))
 }
 
 /// The kernel's id of this start of the machine.

@@ -11,7 +11,7 @@ use protocol::api::{Cluster, ClusterMember, TurnedAway};
 use protocol::{Epoch, Now, WallMs};
 use tokio::time::timeout;
 
-use crate::clock::read_now;
+use crate::clock::{in_millis, read_now};
 use crate::consensus::{ChangeError, Group, MeetError, Member, Peer};
 use crate::exit::causes;
 
@@ -108,9 +108,8 @@ fn describe_member(
 }
 
 fn is_reached(group: &Group, peer: &Peer, now: Now) -> bool {
-    let limit = group.timers().election_max.as_millis();
-    let heard = peer.heard.map(|heard| (now.boot - heard).0.unsigned_abs());
-    heard.is_some_and(|ago| u128::from(ago) <= limit)
+    let limit = in_millis(group.timers().election_max);
+    peer.heard.is_some_and(|heard| now.boot - heard <= limit)
 }
 
 /// Adds the machine at an address, and gives it a vote when it has everything.

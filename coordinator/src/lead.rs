@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use transport::Role;
 
-use crate::clock::read_now;
+use crate::clock::{in_millis, read_now};
 use crate::consensus::{Group, Leadership};
 use crate::engine::{Accession, Engine, Input, ReignId, Standing};
 use crate::exit::{self, LEDGER_FAILED};
@@ -170,9 +170,7 @@ impl Lead {
         let begun = read_now().boot;
         let confirmed = group.confirm(limit).await == Ok(term);
         let took = read_now().boot - begun;
-        confirmed
-            && took.0.unsigned_abs() < limit.as_millis().try_into().unwrap_or(u64::MAX)
-            && self.engine.standing() == standing
+        confirmed && took < in_millis(limit) && self.engine.standing() == standing
     }
 
     /// Waits until this coordinator acts (`true`) or knows another that leads; `None` where its

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout};
 use transport::Role;
 
+use crate::clock::in_millis;
 use crate::consensus::Group;
 use crate::engine::{Engine, HandOver, HandOverError, Input, ReignId};
 use crate::exit::causes;
@@ -92,14 +93,17 @@ impl Quorum {
 
     /// How long a successor may take to catch up, and how long to lead then.
     pub(crate) fn patience(&self) -> DurationMs {
-        let limit = 2 * self.group.timers().election_max;
-        DurationMs(limit.as_millis().try_into().unwrap_or(i64::MAX))
+        in_millis(self.limit())
+    }
+
+    fn limit(&self) -> Duration {
+        2 * self.group.timers().election_max
     }
 
     /// Gives the lead away, and tells whoever asked for it whether it was taken.
     pub(crate) fn transfer(&self, successor: Successor, hand_over: HandOver) {
         let group = Arc::clone(&self.group);
-        let limit = 2 * group.timers().election_max;
+        let limit = self.limit();
         self.runtime.spawn(async move {
             let to = successor.node;
             let mut leadership = group.leadership();

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Weak;
 
 use coordinator_core::address::{Pace, Standing, Trouble};
-use protocol::{DurationMs, Epoch};
+use protocol::Epoch;
 use tokio::sync::{mpsc, watch};
 
 use super::{Hold, hold};
+use crate::clock::in_millis;
 use crate::consensus::{Group, Timers};
 use crate::engine::{self, Engine, HandOverError};
 use crate::exit::causes;
@@ -43,9 +44,10 @@ pub(crate) async fn follow(socket: PathBuf, group: Weak<Group>, timers: Timers, 
 }
 
 fn pace(timers: Timers) -> Pace {
-    let millis =
-        |time: std::time::Duration| DurationMs(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-    Pace::of(millis(timers.election_min), millis(timers.election_max))
+    Pace::of(
+        in_millis(timers.election_min),
+        in_millis(timers.election_max),
+    )
 }
 
 async fn follow_reigns(engine: Engine, reign: watch::Sender<Option<Epoch>>) {
