@@ -14,9 +14,6 @@ use crate::text::Table;
 
 const PATH: &str = "/api/v1/tokens";
 
-/// Most tokens that are listed.
-const ROWS_MAX: usize = 10_000;
-
 pub(crate) fn token(what: &Token) -> Result<(), Failure> {
     match what {
         Token::Create {
@@ -89,7 +86,7 @@ fn create(asking: &Asking, request: &CreateTokenRequest) -> Result<(), Failure> 
 
 fn list(asking: &Asking) -> Result<(), Failure> {
     let client = asking.target.find()?;
-    let (tokens, _): (Vec<ApiToken>, _) = client.list(PATH, &[], ROWS_MAX)?;
+    let tokens: Vec<ApiToken> = client.list_all(PATH, &[])?;
     asking
         .output
         .print(&tokens, |room| table(&tokens, clock::now(), room))
