@@ -2,40 +2,20 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
 use std::thread;
 
-use protocol::{ClusterId, DurationMs, WallMs};
+use protocol::ClusterId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use super::pair::Authority;
 use crate::Identity;
-use crate::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, Subject, Validity};
 use crate::https::{Fingerprint, HttpsClient, HttpsError, HttpsServer};
 use crate::identity::{CA_FILE, Role};
 
-fn validity(lifetime: DurationMs) -> Validity {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    Validity {
-        now: WallMs(now.as_millis() as i64),
-        lifetime,
-    }
-}
-
-/// A cluster's authority with one identity of it.
-fn cluster(parent: &Path, name: &str, cluster: &str, role: Role) -> PathBuf {
-    let (ca, out) = (parent.join(format!("{name}-ca")), parent.join(name));
-    ca::create(&ca, &cluster.parse().unwrap(), validity(CA_LIFETIME)).unwrap();
-    let subject = Subject::new(role, &"c1".parse().unwrap());
-    ca::issue(&ca, &subject, &out, validity(CERTIFICATE_LIFETIME)).unwrap();
-    out
-}
-
 /// A server that answers each connection with what it was sent.
-fn serve(identity: &Path) -> SocketAddr {
-    let server = HttpsServer::new(&Identity::load(identity).unwrap()).unwrap();
+fn serve(identity: &Identity) -> SocketAddr {
+    let server = HttpsServer::new(identity).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -68,37 +48,36 @@ fn ask(client: &HttpsClient, address: SocketAddr) -> Result<String, HttpsError> 
 
 #[test]
 fn a_coordinator_is_known_by_its_authority_or_by_the_fingerprint_of_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let at = directory.path();
-    let own = cluster(at, "own", "prod", Role::Coordinator);
-    let other = cluster(at, "other", "prod", Role::Coordinator);
-    let agent = cluster(at, "agent", "prod", Role::Agent);
-    let address = serve(&own);
+    let [own, other, strange] = [(); 3].map(|()| Authority::new("prod"));
+    let coordinator = own.issue(Role::Coordinator, "c1");
+    let address = serve(&coordinator);
+    let trusting = |authority: &Authority| HttpsClient::trusting(&authority.ca().join(CA_FILE));
 
-    let client = HttpsClient::trusting(&own.join(CA_FILE)).unwrap();
+    let client = trusting(&own).unwrap();
     assert_eq!(ask(&client, address).unwrap(), "ping");
-    let client = HttpsClient::trusting(&other.join(CA_FILE)).unwrap();
+    let client = trusting(&other).unwrap();
     let refused = ask(&client, address).unwrap_err();
     assert!(matches!(refused, HttpsError::Certificate(_)), "{refused}");
 
     let prod: ClusterId = "prod".parse().unwrap();
-    let print = |identity: &Path| Fingerprint::of_identity(&Identity::load(identity).unwrap());
-    let shown: Fingerprint = print(&own).to_string().parse().unwrap();
+    let shown = Fingerprint::of_identity(&coordinator).to_string();
+    let shown: Fingerprint = shown.parse().unwrap();
     let client = HttpsClient::pinned(&prod, shown).unwrap();
     assert_eq!(ask(&client, address).unwrap(), "ping");
     let client = HttpsClient::pinned(&"test".parse().unwrap(), shown).unwrap();
     let refused = ask(&client, address).unwrap_err();
     assert!(matches!(refused, HttpsError::Certificate(_)), "{refused}");
-    let client = HttpsClient::pinned(&prod, print(&other)).unwrap();
+    let another = Fingerprint::of_identity(&other.issue(Role::Coordinator, "c1"));
+    let client = HttpsClient::pinned(&prod, another).unwrap();
     let refused = ask(&client, address).unwrap_err();
     assert!(
         matches!(refused, HttpsError::NoSuchAuthority(_)),
         "{refused}"
     );
 
-    // Its authority is the cluster's, but it is an agent.
-    let client = HttpsClient::trusting(&agent.join(CA_FILE)).unwrap();
-    let refused = ask(&client, serve(&agent)).unwrap_err();
+    // Its authority is trusted, but it is an agent.
+    let agent = serve(&strange.issue(Role::Agent, "c1"));
+    let refused = ask(&trusting(&strange).unwrap(), agent).unwrap_err();
     assert!(matches!(refused, HttpsError::Certificate(_)), "{refused}");
 }
 
