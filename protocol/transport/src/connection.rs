@@ -8,8 +8,8 @@ use quinn::{ConnectionError, Endpoint, RecvStream, SendStream, Side};
 
 use crate::excerpt::excerpt;
 use crate::expiry::{Certificates, Watch};
-use crate::handshake::{Admitted, CLOSED};
-use crate::identity::Identity;
+use crate::handshake::CLOSED;
+use crate::identity::{Bearer, Identity};
 use crate::settings::{BACKGROUND_PRIORITY, BULK_PRIORITY, CONTROL_PRIORITY};
 use crate::stream::{BulkReceiver, BulkSender, ControlReceiver, ControlSender};
 
@@ -82,7 +82,7 @@ impl Connection {
         quic: quinn::Connection,
         socket: Option<Endpoint>,
         own: &Identity,
-        peer: Admitted,
+        peer: Bearer,
     ) -> Connection {
         let certificates = Certificates {
             own: (own.name().clone(), own.lifetime()),

@@ -7,16 +7,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use protocol::{ClusterId, Lifetime};
+use protocol::ClusterId;
 use quinn::{ConnectionError, TransportErrorCode, VarInt};
 use rustls::AlertDescription;
 use rustls::pki_types::CertificateDer;
 
 use crate::connection::CloseReason;
 use crate::excerpt::excerpt;
-use crate::identity::{
-    CertificateNameError, PeerName, Wanted, read_lifetime, read_node, read_peer_name,
-};
+use crate::identity::{Bearer, CertificateNameError, PeerName, Wanted, read_bearer};
 use crate::settings::{HANDSHAKE_LIMIT, IDLE_TIMEOUT};
 
 /// Application error codes on a closed connection.
@@ -190,20 +188,12 @@ fn judge(alert: AlertDescription) -> Judgement {
     })
 }
 
-/// Who the other side is, as its certificate says.
-#[derive(Clone, Debug)]
-pub(crate) struct Admitted {
-    pub(crate) name: PeerName,
-    pub(crate) node: Option<u64>,
-    pub(crate) lifetime: Lifetime,
-}
-
 /// Who the other side is, if it is one of those wanted here.
 pub(crate) fn admit(
     connection: &quinn::Connection,
     wanted: Wanted,
     cluster: &ClusterId,
-) -> Result<Admitted, HandshakeError> {
+) -> Result<Bearer, HandshakeError> {
     let peer = connection.remote_address();
     let chain = connection
         .peer_identity()
@@ -215,23 +205,17 @@ pub(crate) fn admit(
             detail: "the handshake ended without one".to_owned(),
         });
     };
-    let unnamed = |source| HandshakeError::PeerName { peer, source };
-    let presented = read_peer_name(certificate).map_err(unnamed)?;
-    let node = read_node(certificate, &presented.cluster).map_err(unnamed)?;
-    let lifetime = read_lifetime(certificate).map_err(unnamed)?;
-    if !wanted.admits(presented.role) || presented.cluster != *cluster {
+    let bearer =
+        read_bearer(certificate).map_err(|source| HandshakeError::PeerName { peer, source })?;
+    if !wanted.admits(bearer.name.role) || bearer.name.cluster != *cluster {
         return Err(HandshakeError::WrongPeer {
             peer,
-            presented,
+            presented: bearer.name,
             wanted,
             expected_cluster: cluster.clone(),
         });
     }
-    Ok(Admitted {
-        name: presented,
-        node,
-        lifetime,
-    })
+    Ok(bearer)
 }
 
 /// Tells the other side why it is not admitted, in words for it, and passes the error on.

@@ -195,17 +195,36 @@ pub(crate) fn read_cluster(
     })
 }
 
-/// The peer's own name in its certificate. The certificate's signatures are checked elsewhere.
-pub(crate) fn read_peer_name(
+/// Whom a certificate is for, and when it is good.
+#[derive(Clone, Debug)]
+pub(crate) struct Bearer {
+    pub(crate) name: PeerName,
+    /// Of a control machine, where it states one.
+    pub(crate) node: Option<u64>,
+    pub(crate) lifetime: Lifetime,
+}
+
+/// What a certificate says of its bearer. Its signatures and dates are checked elsewhere.
+pub(crate) fn read_bearer(
     certificate: &CertificateDer<'_>,
-) -> Result<PeerName, CertificateNameError> {
+) -> Result<Bearer, CertificateNameError> {
+    let name = read_peer_name(certificate)?;
+    Ok(Bearer {
+        node: read_node(certificate, &name.cluster)?,
+        lifetime: read_lifetime(certificate)?,
+        name,
+    })
+}
+
+/// The peer's own name in its certificate.
+fn read_peer_name(certificate: &CertificateDer<'_>) -> Result<PeerName, CertificateNameError> {
     one_name(certificate, "<name>.<role>.<cluster>.matins", |name| {
         name.parse().ok()
     })
 }
 
 /// The number of a control machine in its cluster, where its certificate states one.
-pub(crate) fn read_node(
+fn read_node(
     certificate: &CertificateDer<'_>,
     cluster: &ClusterId,
 ) -> Result<Option<u64>, CertificateNameError> {
@@ -227,10 +246,8 @@ pub(crate) fn read_node(
     }
 }
 
-/// When a certificate is good. Whether it is now is checked elsewhere.
-pub(crate) fn read_lifetime(
-    certificate: &CertificateDer<'_>,
-) -> Result<Lifetime, CertificateNameError> {
+/// When a certificate is good.
+fn read_lifetime(certificate: &CertificateDer<'_>) -> Result<Lifetime, CertificateNameError> {
     let (_, parsed) =
         X509Certificate::from_der(certificate).map_err(|error| CertificateNameError::Dates {
             detail: error.to_string(),
@@ -284,9 +301,7 @@ pub struct Identity {
 }
 
 struct Inner {
-    name: PeerName,
-    node: Option<u64>,
-    lifetime: Lifetime,
+    bearer: Bearer,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
@@ -295,7 +310,7 @@ struct Inner {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({})", self.inner.name)
+        write!(f, "Identity({})", self.inner.bearer.name)
     }
 }
 
@@ -313,13 +328,10 @@ impl Identity {
         let chain = read_certificates(&certificate_path)?;
         let key = read_key(&key_path)?;
 
-        let unnamed = |source| IdentityError::Name {
+        let bearer = read_bearer(&chain[0]).map_err(|source| IdentityError::Name {
             path: certificate_path.clone(),
             source,
-        };
-        let name = read_peer_name(&chain[0]).map_err(unnamed)?;
-        let node = read_node(&chain[0], &name.cluster).map_err(unnamed)?;
-        let lifetime = read_lifetime(&chain[0]).map_err(unnamed)?;
+        })?;
         CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider()).map_err(
             |source| IdentityError::KeyMismatch {
                 certificate: certificate_path.clone(),
@@ -340,9 +352,7 @@ impl Identity {
         }
         Ok(Identity {
             inner: Arc::new(Inner {
-                name,
-                node,
-                lifetime,
+                bearer,
                 chain,
                 key,
                 roots: Arc::new(roots),
@@ -353,17 +363,17 @@ impl Identity {
 
     /// The name in the certificate.
     pub fn name(&self) -> &PeerName {
-        &self.inner.name
+        &self.inner.bearer.name
     }
 
     /// The number of this machine in its control group, where the certificate states one.
     pub fn node(&self) -> Option<u64> {
-        self.inner.node
+        self.inner.bearer.node
     }
 
     /// When the certificate is good.
     pub fn lifetime(&self) -> Lifetime {
-        self.inner.lifetime
+        self.inner.bearer.lifetime
     }
 
     pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
