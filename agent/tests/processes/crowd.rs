@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 use protocol::DurationMs;
 use protocol::Token;
 use protocol::attempt::Exit;
 use protocol::supervisor::{End, KillCause, Request};
 
-use crate::harness::{Agent, Home, launch, launch_shell, launch_with, wait_for};
+use crate::harness::{Agent, HEAP_ASIDE, Home, launch, launch_shell, launch_with, wait_for};
 
 /// As many at once, as an agent with so many slots would have.
 const AT_ONCE: usize = 24;
@@ -99,8 +100,16 @@ fn run(agent: &mut Agent, home: &Home, tokens: std::ops::Range<i64>) {
     }
 }
 
-fn descriptors(pid: u32) -> usize {
-    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+/// What the supervisor's descriptors lead to, but for the file that the harness writes in that
+/// process now and then.
+fn descriptors(pid: u32) -> Vec<PathBuf> {
+    let all = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = all.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+    let mut targets: Vec<PathBuf> = targets
+        .filter(|target| !target.ends_with(HEAP_ASIDE))
+        .collect();
+    targets.sort();
+    targets
 }
 
 /// Processes with the supervisor of this home in their environment.
@@ -121,7 +130,7 @@ fn nothing_stays(count: i64) {
     let mut agent = home.connect();
     // What is made once and kept is made by now.
     run(&mut agent, &home, 1..count / 5);
-    let heap_settles = |agent: &mut Agent| {
+    let settled = |agent: &mut Agent| {
         agent.send(&Request::Hello);
         assert!(agent.table().attempts.is_empty());
         wait_for("the working directories to go", || {
@@ -129,19 +138,17 @@ fn nothing_stays(count: i64) {
             count("work") + count("trash") == 0
         });
         wait_for("the supervisor's helpers to end", || {
-            let path = format!("/proc/{0}/task", supervisor.pid());
-            let tasks = fs::read_dir(path).unwrap().flatten();
-            let children: Vec<String> = tasks
-                .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-                .collect();
             // The log writer stays.
-            children.concat().split_whitespace().count() == 1
+            supervisor.children().len() == 1
         });
+        // It has reaped them; when it answers it has let go of what it had to do with them.
+        agent.send(&Request::Hello);
+        agent.table();
         (home.heap_bytes(), descriptors(supervisor.pid()))
     };
-    let before = heap_settles(&mut agent);
+    let before = settled(&mut agent);
     run(&mut agent, &home, count / 5..count + 1);
-    let after = heap_settles(&mut agent);
+    let after = settled(&mut agent);
     assert_eq!(after.1, before.1, "descriptors");
     assert!(
         after.0 <= before.0 + 16 * 1024,

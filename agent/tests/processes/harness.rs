@@ -33,6 +33,8 @@ const AGENT: &str = "MATINS_TEST_AGENT";
 const COORDINATOR: &str = "MATINS_TEST_COORDINATOR";
 /// Names the file that a supervisor tells the size of its heap in.
 const HEAP: &str = "MATINS_TEST_HEAP";
+/// Beside it: what is told, before it has its place.
+pub(crate) const HEAP_ASIDE: &str = "heap.new";
 
 /// Every wait on a condition ends in failure after this long. Enough for a machine under software
 /// emulation, which is fifty times slower.
@@ -96,9 +98,9 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Writes down what lives on the heap, again and again.
 fn tell_heap(file: &Path) {
+    let aside = file.with_file_name(HEAP_ASIDE);
     loop {
         let text = format!("{}\n", LIVE_BYTES.load(Ordering::Relaxed));
-        let aside = file.with_extension("new");
         // The home may be gone already.
         if fs::write(&aside, text)
             .and_then(|()| fs::rename(&aside, file))
@@ -283,9 +285,15 @@ impl Home {
         fs::set_permissions(self.path(), mode).unwrap();
     }
 
-    /// What lives on the supervisor's heap, in bytes.
+    /// What lives on the supervisor's heap now, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let text = fs::read_to_string(self.path().join("heap")).unwrap();
+        let file = self.path().join("heap");
+        // The first that is told may have been counted before this was asked.
+        for _ in 0..2 {
+            fs::remove_file(&file).unwrap();
+            wait_for("word of the heap", || file.exists());
+        }
+        let text = fs::read_to_string(file).unwrap();
         text.trim().parse().unwrap()
     }
 

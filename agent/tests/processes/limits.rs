@@ -52,7 +52,8 @@ fn a_fork_bomb_stays_within_its_limit_and_is_killed() {
         let home = Home::new();
         let _supervisor = home.start_where(mounted);
         let mut agent = home.connect();
-        let bomb = "bomb() { bomb | bomb & }; bomb 2>/dev/null; sleep 1000";
+        // The main process forks once, before there is a bomb that could keep it from it.
+        let bomb = "bomb() { bomb | bomb & }; bomb 2>/dev/null & exec sleep 1000";
         agent.send(&launch_with(&home, 1, bomb, |l| {
             l.limits.pids = Some(40);
             l.timeout = DurationMs(1_500);

@@ -254,6 +254,13 @@ impl Frozen {
     }
 }
 
+/// Whether this process waits to write to a file system that stands still. That it sleeps where no
+/// signal wakes it would not tell: so does, for a moment, who waits for a page, or enters a cgroup.
+fn hangs(pid: &str) -> bool {
+    let stack = fs::read_to_string(format!("/proc/{pid}/stack")).unwrap_or_default();
+    stack.contains("mnt_want_write")
+}
+
 impl Drop for Frozen {
     fn drop(&mut self) {
         // It may be thawed already.
@@ -294,7 +301,12 @@ fn run(program: &str, arguments: &[&str]) {
 
 #[test]
 fn what_cannot_be_killed_is_not_told_as_dead_and_holds_up_nobody() {
-    let needs = ["/dev/loop-control", "/sbin/fsfreeze", "/sbin/mkfs.ext4"];
+    let needs = [
+        "/dev/loop-control",
+        "/proc/self/stack",
+        "/sbin/fsfreeze",
+        "/sbin/mkfs.ext4",
+    ];
     if !is_possible("a process in uninterruptible sleep", true, &needs) {
         return;
     }
@@ -315,44 +327,29 @@ fn what_cannot_be_killed_is_not_told_as_dead_and_holds_up_nobody() {
     run("mount", &["--bind", &frozen.path("mount"), &work]);
     let work = Bound(work);
     agent.send(&launch_shell(&home, 2, "true"));
+    let go = home.path().join("go");
+    let waits = format!("while ! [ -e {} ]; do sleep 0.05; done", go.display());
     agent.send(&launch_shell(
         &home,
         3,
-        &format!("setsid {touch} & echo pid=$!; sleep 0.5"),
+        &format!("setsid {touch} & echo pid=$!; {waits}"),
     ));
-    for token in [1, 3] {
-        wait_for("it to hang", || {
-            let output = home.output_of(token);
-            let Some(pid) = output.lines().find_map(|l| l.strip_prefix("pid=")) else {
-                return false;
-            };
-            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-            stat.is_ok_and(|stat| stat.contains(") D "))
+    let [program, leftover] = [1, 3].map(|token| {
+        wait_for("it to say who it is", || {
+            home.output_of(token).contains("pid=")
         });
-    }
-    // The second is nothing but a fork of the supervisor still.
-    let is_fork = |pid: &str| {
-        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.contains("process_of_this_binary")
-    };
-    wait_for("the one before its program to hang", || {
-        supervisor.children().iter().any(|child| {
-            let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            is_fork(child) && stat.contains(") D ")
-        })
+        let pid = home.pid_in_output(token).to_string();
+        wait_for("it to hang", || hangs(&pid));
+        pid
     });
-    let others = [1, 3].map(|token| home.pid_in_output(token).to_string());
-    wait_for("what prepares itself to hang", || {
-        let tasks = fs::read_dir(format!("/proc/{}/task", supervisor.pid())).unwrap();
-        let children = tasks
-            .flatten()
-            .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-        let children = children.collect::<Vec<_>>().concat();
-        let mut pids = children.split_whitespace();
-        pids.any(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-            !others.contains(&pid.to_owned()) && stat.is_ok_and(|stat| stat.contains(") D "))
-        })
+    wait_for("the one before its program to hang", || {
+        let children = supervisor.children().into_iter();
+        let mut others = children.filter(|pid| ![&program, &leftover].contains(&pid));
+        others.any(|pid| hangs(&pid))
+    });
+    fs::write(&go, "").unwrap();
+    wait_for("the leftover to be one", || {
+        supervisor.children().contains(&leftover)
     });
     agent.cancel(1);
     agent.cancel(2);
