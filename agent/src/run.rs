@@ -23,6 +23,7 @@ use protocol::supervisor::{Event, Request, Table};
 use protocol::{DurationMs, Label, Rules, SessionId, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
 
 use crate::backoff::Backoff;
@@ -55,7 +56,7 @@ const REDIAL_LONGEST: Duration = Duration::from_secs(2);
 const LAST_RECEIPTS_MAX: Duration = Duration::from_secs(1);
 const LAST_RECEIPTS_QUIET: Duration = Duration::from_millis(50);
 
-/// How long a stopping agent takes leave of the coordinator.
+/// How long a stopping agent takes leave of its coordinators.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
 /// What an agent is told when it is started.
@@ -368,11 +369,13 @@ impl Shell {
         if tokio::time::timeout(LAST_RECEIPTS_MAX, last).await.is_err() {
             tracing::info!("receipts are not acknowledged; the supervisor keeps them");
         }
-        for (_, open) in std::mem::take(&mut self.connections) {
-            let farewell = open.connection.shutdown("the agent was told to stop");
-            if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
-                tracing::debug!("the coordinator was not told");
-            }
+        let open = std::mem::take(&mut self.connections).into_values();
+        let farewells = open.map(|open| async move {
+            open.connection.shutdown("the agent was told to stop").await;
+        });
+        let farewells = farewells.collect::<JoinSet<()>>().join_all();
+        if tokio::time::timeout(FAREWELL_MAX, farewells).await.is_err() {
+            tracing::debug!("a coordinator was not told");
         }
         Ok(())
     }
