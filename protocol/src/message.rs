@@ -9,7 +9,7 @@ use crate::output::Wanted;
 use crate::time::{DurationMs, WallMs};
 use crate::{Epoch, Label, SessionId, Token};
 
-/// Raised when a message changes its meaning; both ends refuse another's number.
+/// Raised when a message changes its meaning; a coordinator refuses an agent with another number.
 pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Largest frame on a control stream.

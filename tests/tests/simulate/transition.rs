@@ -200,7 +200,7 @@ impl World {
             }
             Transition::CrashStandby { down_ms } => {
                 let machine = self.other_machine();
-                let process = self.controls[machine].process;
+                let process = self.process_on(machine);
                 if let Some(process) = process.filter(|&process| process != self.front) {
                     self.crash_leader(process, false);
                     self.later(down_ms, Recovery::StartCoordinator(machine));

@@ -151,7 +151,7 @@ impl Week {
             8 | 9 if paused => Transition::Resume { job: name },
             8 | 9 => Transition::Pause { job: name },
             _ => Transition::Run {
-                instant: any_instant(world, &name),
+                instant: any_instant(world),
                 job: name,
                 given: world.rng.pick(&[None, Some(("who", "me"))]),
             },

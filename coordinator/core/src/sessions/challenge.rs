@@ -109,6 +109,8 @@ impl Core {
         self.close(asked, "replaced by a newer connection of this agent");
         self.propose_attach(challenger, arrived, now);
     }
+
+    /// Both are shut out until a person has looked.
     pub(super) fn quarantine(&mut self, name: &AgentName, now: Now) {
         let reason = format!(
             "two processes speak as {name}: a cloned disk, or a certificate used twice; \

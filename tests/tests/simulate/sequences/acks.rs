@@ -21,17 +21,11 @@ sequences! {
 /// A beat arrives while the leader's own expiry of the lease is on its way to the disk. The host's
 /// clock is slow beyond all margins, so that it does not end the process by itself before.
 fn ack_in_flight_expiry(world: &mut World) -> Held {
-    world.plan(&[works_for(600)]);
     world.start_leader();
     world.add_host(4);
     world.hosts[A].clock.set_rates(world.now, -300_000, 0);
     world.until_attached()?;
-    let mut job = Job::on_demand("a/works");
-    job.takeover_s = 15;
-    job.timeout_s = 900;
-    world.put(&job)?;
-    world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    world.put_to_work()?;
     world.run_for(20 * SECOND)?;
     world.hold = Some(|frame| matches!(frame, Frame::FromAgent(AgentMessage::Heartbeat(_))));
     world.commit_ms = (2 * SECOND, 2 * SECOND);
@@ -68,14 +62,8 @@ fn ack_newborn(world: &mut World) -> Held {
 
 /// A pair; on host A, which from now on reaches only the leader, a process under a short lease.
 fn on_the_leaders_side(world: &mut World) -> Held {
-    world.plan(&[works_for(600)]);
     world.begin_as_pair(1)?;
-    let mut job = Job::on_demand("a/works");
-    job.takeover_s = 15;
-    job.timeout_s = 900;
-    world.put(&job)?;
-    world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    world.put_to_work()?;
     world.cut_from(A, OTHER, true, true);
     world.run_for(11 * SECOND)
 }

@@ -1,12 +1,13 @@
 //! Agents, supervisors and hosts that stop, die, or are not who they say.
 
 use ledger::RunState;
+use protocol::RunId;
 
 use super::{A, B, MINUTE, SECOND, alert_with, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::world::people::Job;
 use crate::world::process::Behaviour;
-use crate::world::{Held, World};
+use crate::world::{Held, Violation, World};
 
 sequences! {
     latch breaks without DeadlineLatch;
@@ -23,21 +24,10 @@ sequences! {
     reconnect_same_process breaks without NonceBeforeVerdict;
 }
 
-/// A job with a short lease whose process works for ten minutes, under way on host A.
-fn under_way_on_a(
-    world: &mut World,
-    hosts: usize,
-    safe: bool,
-) -> Result<protocol::RunId, crate::world::Violation> {
-    world.plan(&[works_for(600)]);
+/// So many hosts, and a process under a short lease on the first.
+fn under_way_on_a(world: &mut World, hosts: usize) -> Result<RunId, Violation> {
     world.begin(1)?;
-    let mut job = Job::on_demand("a/works");
-    job.takeover_s = 15;
-    job.timeout_s = 900;
-    job.safe = safe;
-    world.put(&job)?;
-    let run_id = world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    let run_id = world.put_to_work()?;
     for _ in 1..hosts {
         world.add_host(4);
     }
@@ -49,7 +39,7 @@ fn under_way_on_a(
 /// The machine stands still until half a second after the deadline; then an old ack is read
 /// before anything else.
 fn latch(world: &mut World) -> Held {
-    under_way_on_a(world, 1, true)?;
+    under_way_on_a(world, 1)?;
     let pid = *world.alive.iter().next().expect("it runs");
     let token = world.processes[&pid].token;
     // From here on the acks take long enough that the next one finds nobody awake.
@@ -73,7 +63,7 @@ fn latch(world: &mut World) -> Held {
 
 /// The agent stands still for three minutes; its supervisor does not.
 fn stopped_agent(world: &mut World) -> Held {
-    under_way_on_a(world, 2, true)?;
+    under_way_on_a(world, 2)?;
     world.stop_agent(A);
     world.until_process_on(B)?;
     world.run_for(3 * MINUTE)?;
@@ -83,7 +73,7 @@ fn stopped_agent(world: &mut World) -> Held {
 
 /// The supervisor alone stands still, and its agent would beat on for what nobody watches.
 fn stopped_supervisor(world: &mut World) -> Held {
-    under_way_on_a(world, 2, true)?;
+    under_way_on_a(world, 2)?;
     world.stop_supervisor(A);
     world.until_process_on(B)?;
     world.resume_supervisor(A);
@@ -93,7 +83,7 @@ fn stopped_supervisor(world: &mut World) -> Held {
 /// Both stand still for three minutes while the job writes on: two processes, one of them
 /// without a say.
 fn stopped_agent_and_supervisor(world: &mut World) -> Held {
-    under_way_on_a(world, 2, true)?;
+    under_way_on_a(world, 2)?;
     world.stop_agent(A);
     world.stop_supervisor(A);
     world.until_process_on(B)?;
@@ -112,7 +102,7 @@ fn stopped_agent_and_supervisor(world: &mut World) -> Held {
 
 /// Both are killed; an orphan survives; both come back knowing nothing.
 fn killed_agent_and_supervisor(world: &mut World) -> Held {
-    under_way_on_a(world, 2, true)?;
+    under_way_on_a(world, 2)?;
     world.kill_agent(A);
     world.kill_supervisor(A);
     world.run_for(SECOND)?;
@@ -208,7 +198,7 @@ fn clone_while_out_of_contact(world: &mut World) -> Held {
 /// A host reboots at once. To the ledger it might be a copy of one that works on, so its lease
 /// ends by its time, counted from the last beat before; then the shard runs again.
 fn reboot_waits_for_expiry(world: &mut World) -> Held {
-    let run_id = under_way_on_a(world, 1, true)?;
+    let run_id = under_way_on_a(world, 1)?;
     let pid = *world.alive.iter().next().expect("it runs");
     let token = world.processes[&pid].token;
     world.plan(&[works_for(5)]);
@@ -242,40 +232,36 @@ fn are_quarantined_and_told_of(world: &mut World, name: &protocol::AgentName) {
     );
 }
 
-/// Two machines with one identity attach in turn.
-fn cloned_host(world: &mut World) -> Held {
-    let run_id = under_way_on_a(world, 1, true)?;
+/// A copy of host A attaches beside it; another host takes over what they held.
+fn copy_appears(world: &mut World, run_id: RunId) -> Held {
     let name = world.hosts[A].identity.clone();
     world.add_host_named(name.clone(), 4);
     world.run_for(2 * MINUTE)?;
     are_quarantined_and_told_of(world, &name);
-    // Another host takes over what they held.
     let third = "host-c".parse().expect("a good name");
     world.add_host_named(third, 4);
     world.plan(&[works_for(5)]);
     world.until_state(run_id, RunState::Succeeded, 3 * MINUTE)?;
     heal(world)
+}
+
+/// Two machines with one identity attach in turn.
+fn cloned_host(world: &mut World) -> Held {
+    let run_id = under_way_on_a(world, 1)?;
+    copy_appears(world, run_id)
 }
 
 /// The copy appears while leaders change: neither is attached when the next one begins.
 fn cloned_host_through_failover(world: &mut World) -> Held {
     world.add_standby();
-    let run_id = under_way_on_a(world, 1, true)?;
-    let name = world.hosts[A].identity.clone();
+    let run_id = under_way_on_a(world, 1)?;
     world.crash_leader(world.front, true);
-    world.add_host_named(name.clone(), 4);
-    world.run_for(2 * MINUTE)?;
-    are_quarantined_and_told_of(world, &name);
-    let third = "host-c".parse().expect("a good name");
-    world.add_host_named(third, 4);
-    world.plan(&[works_for(5)]);
-    world.until_state(run_id, RunState::Succeeded, 3 * MINUTE)?;
-    heal(world)
+    copy_appears(world, run_id)
 }
 
 /// The path changes; the same process attaches anew while the old connection still answers.
 fn reconnect_same_process(world: &mut World) -> Held {
-    let run_id = under_way_on_a(world, 1, true)?;
+    let run_id = under_way_on_a(world, 1)?;
     world.change_path(A);
     world.run_for(30 * SECOND)?;
     let processes = world.processes_of(run_id);

@@ -3,7 +3,7 @@
 use ledger::command::Command;
 use protocol::{Rules, RunId};
 
-use super::{A, B, FIRST, MINUTE, OTHER, SECOND, sequences, works_for};
+use super::{A, B, FIRST, MINUTE, OTHER, SECOND, sequences};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::world::people::Job;
 use crate::world::{Held, Violation, World};
@@ -18,15 +18,6 @@ sequences! {
 }
 
 const HOUR: i64 = 60 * MINUTE;
-
-fn short_lease(world: &mut World) -> Held {
-    world.plan(&[works_for(600)]);
-    world.begin(1)?;
-    let mut job = Job::on_demand("a/works");
-    job.takeover_s = 15;
-    job.timeout_s = 900;
-    world.put(&job)
-}
 
 /// A leader whose clock runs an hour ahead is replaced, does not know it, and goes on.
 fn leader_restart_same_term(world: &mut World) -> Held {
@@ -46,7 +37,7 @@ fn leader_restart_same_term(world: &mut World) -> Held {
 fn led_lost_and_led_again(world: &mut World) -> Held {
     world.begin_as_pair(1)?;
     let between = world.front;
-    let unaware = world.controls[OTHER].process.expect("it stands by");
+    let unaware = world.process_on(OTHER).expect("it stands by");
     world.set_quorum(unaware, false);
     world.lead(OTHER);
     (world.front, world.front_machine) = (between, FIRST);
@@ -61,14 +52,8 @@ fn led_lost_and_led_again(world: &mut World) -> Held {
 
 /// A pair, with a process on host A under a short lease.
 fn pair_at_work(world: &mut World) -> Result<RunId, Violation> {
-    world.plan(&[works_for(600)]);
     world.begin_as_pair(1)?;
-    let mut job = Job::on_demand("a/works");
-    job.takeover_s = 15;
-    job.timeout_s = 900;
-    world.put(&job)?;
-    let run_id = world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    let run_id = world.put_to_work()?;
     world.run_for(8 * SECOND)?;
     Ok(run_id)
 }
@@ -132,9 +117,8 @@ fn change_leaders_in_all_ways(world: &mut World) -> Held {
 
 /// The leader's process stands still for 20 seconds, wakes, and runs its late timers.
 fn stuck_fsync_leader(world: &mut World) -> Held {
-    short_lease(world)?;
-    world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    world.begin(1)?;
+    world.put_to_work()?;
     world.run_for(8 * SECOND)?;
     let leader = world.front;
     world.stop_leader(leader);
@@ -175,9 +159,8 @@ fn flapping_leaders(world: &mut World) -> Held {
 
 /// An expiry that was sent twice arrives again after the shard was granted elsewhere.
 fn expire_applied_twice(world: &mut World) -> Held {
-    short_lease(world)?;
-    world.run_now("a/works")?;
-    world.until_process_on(A)?;
+    world.begin(1)?;
+    world.put_to_work()?;
     world.add_host(4);
     world.until_attached()?;
     world.cut(A, true, true);

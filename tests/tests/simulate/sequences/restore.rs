@@ -39,6 +39,13 @@ fn history(world: &mut World) -> Result<Backup, Violation> {
     Ok(backup)
 }
 
+/// The group is lost, and its hosts find the one that goes on from the backup.
+fn goes_on_from(world: &mut World, backup: Backup) -> Held {
+    world.restore(backup);
+    world.start_leader();
+    world.until_attached()
+}
+
 /// The group is lost while things run; the hosts attach to the restored one, whose tokens, epochs and
 /// sessions all lie above what they have seen.
 fn restore(world: &mut World) -> Held {
@@ -81,9 +88,7 @@ fn told_of_everything(world: &mut World) {
 fn restore_twice(world: &mut World) -> Held {
     let backup = history(world)?;
     for _ in 0..2 {
-        world.restore(backup);
-        world.start_leader();
-        world.until_attached()?;
+        goes_on_from(world, backup)?;
         world.run_for(60 * MINUTE)?;
     }
     heal(world)
@@ -92,9 +97,7 @@ fn restore_twice(world: &mut World) -> Held {
 /// What has fired since the backup fires no second time, although its job catches up.
 fn restore_fires_nothing_again(world: &mut World) -> Held {
     let backup = history(world)?;
-    world.restore(backup);
-    world.start_leader();
-    world.until_attached()?;
+    goes_on_from(world, backup)?;
     world.run_for(MINUTE)?;
     heal(world)
 }
@@ -113,9 +116,7 @@ fn restore_with_open_runs(world: &mut World) -> Held {
     world.withhold = None;
     world.release_withheld();
     world.until_state(run_id, RunState::Succeeded, 2 * MINUTE)?;
-    world.restore(backup);
-    world.start_leader();
-    world.until_attached()?;
+    goes_on_from(world, backup)?;
     world.run_for(20 * MINUTE)?;
     let state = world.state_of(run_id);
     world.require(

@@ -180,7 +180,7 @@ fn draw_for_job(world: &mut World) -> Transition {
         11 => Transition::Resume { job: name },
         12 if paused => Transition::Resume { job: name },
         _ => Transition::Run {
-            instant: any_instant(world, &name),
+            instant: any_instant(world),
             job: name,
             given: world
                 .rng
@@ -238,14 +238,12 @@ pub fn draw_for_run(world: &mut World) -> Transition {
 }
 
 /// An instant that may be past, future, settled or not, or none.
-pub fn any_instant(world: &mut World, job: &str) -> Option<WallMs> {
+pub fn any_instant(world: &mut World) -> Option<WallMs> {
     if world.rng.one_in(2) {
         return None;
     }
     let minute = world.coordinator_now().wall.0 / 60_000;
-    let wall = WallMs((minute + world.rng.between(-20, 3)) * 60_000);
-    let _ = job;
-    Some(wall)
+    Some(WallMs((minute + world.rng.between(-20, 3)) * 60_000))
 }
 
 /// A job of the kind that finds faults: often due, several shards, short and long leases.

@@ -4,7 +4,7 @@
 //! commits. While a batch is on its way to the disk, further proposals gather for the next; a
 //! crash in that window loses the batch, or keeps it without anybody having heard.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
 use ledger::{Command, Done, Outcome, Proposal};
@@ -37,8 +37,6 @@ pub struct Coordinator {
     pub core: Option<Core>,
     /// What answers a core names its reign: an answer to an earlier one is nobody's.
     pub(super) reign: u64,
-    /// Agents that are connected, whether it leads or not.
-    pub(super) conns: BTreeMap<ConnId, AgentName>,
     /// How far its wall clock was ahead of its boot clock when it last looked.
     offset: i64,
     /// When it could last see that its clock had been set.
@@ -53,8 +51,7 @@ pub struct Coordinator {
     inbox: VecDeque<Input>,
     readers_lag: bool,
     tick_at: i64,
-    /// Whether its batches reach the ledger: not on the wrong side of a cut.
-    pub may_commit: bool,
+    /// Whether rounds and batches get through to the voters: not on the wrong side of a cut.
     pub has_quorum: bool,
     rounds_waiting: Vec<u64>,
     /// What others committed while it was cut off.
@@ -70,7 +67,6 @@ impl Coordinator {
         Coordinator {
             machine,
             tick_at: i64::MAX,
-            may_commit: true,
             has_quorum: true,
             ..Coordinator::default()
         }
@@ -169,14 +165,13 @@ impl World {
         let Some(leader) = self.coordinators.remove(&generation) else {
             return;
         };
-        self.controls[leader.machine].process = None;
         let lost = leader.batch.len();
         self.unanswered.retain(|_, by| *by != generation);
         self.note(|_| {
             format!("coordinator {generation} dies; {lost} commands on their way, kept: {keep}")
         });
         if self.rules.on(Rule::GrantBeforeWord) {
-            if keep && leader.may_commit {
+            if keep && leader.has_quorum {
                 let outcomes = self.apply_batch(&leader.batch);
                 self.publish(generation, &outcomes);
             }
@@ -273,7 +268,6 @@ impl World {
             return;
         };
         leader.has_quorum = has_quorum;
-        leader.may_commit = has_quorum;
         self.quorum_withheld_at = self.now;
         if !has_quorum {
             if generation == self.front {
@@ -364,7 +358,7 @@ impl World {
         let Some(leader) = self.coordinators.get_mut(&generation) else {
             return;
         };
-        if !leader.may_commit || leader.batch.is_empty() || leader.reign != reign {
+        if !leader.has_quorum || leader.batch.is_empty() || leader.reign != reign {
             return;
         }
         let batch = std::mem::take(&mut leader.batch);
@@ -398,7 +392,7 @@ impl World {
         if generation == self.front {
             self.wall_reached = self.wall_reached.max(now.wall);
         }
-        self.note_connection(generation, &input);
+        self.note_connection(&input);
         let nonce = match &input {
             Input::Accept(..) => Nonce(self.rng.next()),
             _ => Nonce(0),
@@ -427,19 +421,10 @@ impl World {
     }
 
     /// Connections are held whether or not anybody leads here.
-    fn note_connection(&mut self, generation: u64, input: &Input) {
-        let Some(coordinator) = self.coordinators.get_mut(&generation) else {
-            return;
-        };
+    fn note_connection(&mut self, input: &Input) {
         let (conn, is_open) = match input {
-            Input::Accept(conn, name) => {
-                coordinator.conns.insert(*conn, name.clone());
-                (conn, true)
-            }
-            Input::Disconnected(conn) => {
-                coordinator.conns.remove(conn);
-                (conn, false)
-            }
+            Input::Accept(conn, _) => (conn, true),
+            Input::Disconnected(conn) => (conn, false),
             _ => return,
         };
         if let Some(connection) = self.connections.get_mut(&conn.0) {
@@ -549,9 +534,6 @@ impl World {
             }
             Effect::Close { conn, reason } => {
                 self.note(|_| format!("coordinator closes connection {}: {reason}", conn.0));
-                if let Some(coordinator) = self.coordinators.get_mut(&generation) {
-                    coordinator.conns.remove(&conn);
-                }
                 self.close_from_leader(conn.0);
             }
             Effect::Reply { request, answer } => self.answered(request, answer),

@@ -9,7 +9,7 @@
 //! One machine is a group of one: its process leads whenever it is there.
 
 use coordinator_core::clock::Thresholds;
-use coordinator_core::{Config, Core};
+use coordinator_core::{Config, ConnId, Core};
 use protocol::Rule;
 use protocol::message::{Incarnation, Nonce};
 
@@ -34,8 +34,6 @@ pub struct Control {
     pub clock: Clock,
     /// How often it was started again.
     boots: u32,
-    /// The process that runs there.
-    pub process: Option<u64>,
 }
 
 impl Control {
@@ -44,7 +42,6 @@ impl Control {
             name: format!("control-{place}"),
             clock: Clock::right(now),
             boots: 0,
-            process: None,
         }
     }
 }
@@ -67,18 +64,24 @@ impl World {
         self.controls.len() > 1
     }
 
+    /// The process that runs on this machine, whether it leads or not.
+    pub fn process_on(&self, machine: usize) -> Option<u64> {
+        let mut all = self.coordinators.iter();
+        all.find(|(_, process)| process.machine == machine)
+            .map(|(&id, _)| id)
+    }
+
     /// Starts a process on this machine, which stands by.
     pub fn start_coordinator(&mut self, machine: usize) -> u64 {
         let id = self.fresh_id();
         self.note(|_| format!("coordinator {id} starts on machine {machine}"));
         self.coordinators.insert(id, Coordinator::new(machine));
-        self.controls[machine].process = Some(id);
         id
     }
 
     /// There is a process on every machine again, and somebody will lead.
     pub fn bring_back(&mut self, machine: usize) {
-        if self.controls[machine].process.is_none() {
+        if self.process_on(machine).is_none() {
             self.start_coordinator(machine);
         }
         if self.is_pair() {
@@ -90,7 +93,7 @@ impl World {
 
     /// The process on this machine begins a reign. Whoever led before is not told.
     pub fn lead(&mut self, machine: usize) -> u64 {
-        let id = match self.controls[machine].process {
+        let id = match self.process_on(machine) {
             Some(id) => id,
             None => self.start_coordinator(machine),
         };
@@ -119,10 +122,10 @@ impl World {
             return id;
         };
         coordinator.begin_reign(core, reign, now);
-        let open: Vec<_> = coordinator
-            .conns
-            .iter()
-            .map(|(&c, name)| (c, name.clone()))
+        let open = self.connections.iter();
+        let open = open.filter(|(_, c)| c.leader == id && c.leader_open);
+        let open: Vec<_> = open
+            .map(|(&conn, c)| (ConnId(conn), self.hosts[c.host].identity.clone()))
             .collect();
         for (conn, name) in open {
             let nonce = Nonce(self.rng.next());
@@ -166,7 +169,7 @@ impl World {
     /// The voters hear nothing of a leader: after a while they elect one.
     pub fn call_election(&mut self) {
         if !self.is_pair() {
-            if !self.can_lead_on() && self.controls[0].process.is_some() {
+            if !self.can_lead_on() && self.process_on(0).is_some() {
                 self.after(1_000, Event::Election);
             }
             return;
@@ -176,6 +179,13 @@ impl World {
             let after = self.rng.between(shortest, longest);
             self.after(after, Event::Election);
         }
+    }
+
+    /// Whoever is to lead is named by hand: [`World::elect`].
+    pub fn call_off_election(&mut self) {
+        self.election_called = false;
+        self.events
+            .retain(|_, event| !matches!(event, Event::Election));
     }
 
     pub(super) fn hold_election(&mut self) {
@@ -194,9 +204,8 @@ impl World {
     /// A machine that may lead: rather another one than that in front.
     fn candidate(&self) -> Option<usize> {
         let may = |&machine: &usize| {
-            let process = self.controls[machine].process;
-            let process = process.and_then(|id| self.coordinators.get(&id));
-            process.is_some_and(Coordinator::reaches_voters)
+            let process = self.process_on(machine);
+            process.is_some_and(|id| self.coordinators[&id].reaches_voters())
         };
         let others = (0..self.controls.len()).filter(|&machine| machine != self.front_machine);
         others.chain([self.front_machine]).find(may)
@@ -316,7 +325,7 @@ impl World {
 
     /// The machine is switched off and on again: its boot clock begins anew.
     pub fn reboot_control(&mut self, machine: usize, keep: bool) {
-        if let Some(process) = self.controls[machine].process {
+        if let Some(process) = self.process_on(machine) {
             self.crash_leader(process, keep);
         }
         let now = self.now;
@@ -330,7 +339,7 @@ impl World {
     /// A hypervisor holds the machine: nothing on it runs, and no clock of it moves.
     pub fn pause_control(&mut self, machine: usize) {
         const STANDS_STILL_PPM: i64 = -1_000_000;
-        if let Some(process) = self.controls[machine].process {
+        if let Some(process) = self.process_on(machine) {
             self.stop_leader(process);
         }
         let (now, clock) = (self.now, &mut self.controls[machine].clock);
@@ -340,7 +349,7 @@ impl World {
     pub fn unpause_control(&mut self, machine: usize) {
         let (now, clock) = (self.now, &mut self.controls[machine].clock);
         clock.set_rates(now, 0, 0);
-        if let Some(process) = self.controls[machine].process {
+        if let Some(process) = self.process_on(machine) {
             self.resume_leader(process);
         }
     }

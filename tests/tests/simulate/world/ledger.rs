@@ -94,7 +94,7 @@ impl World {
                 .map(|(_, outcome)| (NOBODYS, outcome.clone()));
             let outcomes: Vec<_> = outcomes.collect();
             match self.coordinators.get_mut(&other) {
-                Some(leader) if !leader.may_commit => leader.missed.push(outcomes),
+                Some(leader) if !leader.has_quorum => leader.missed.push(outcomes),
                 _ => self.feed(other, Input::Outcomes(outcomes)),
             }
         }

@@ -104,7 +104,7 @@ impl World {
             return;
         };
         let agent = agent.generation;
-        let leader = self.controls[machine].process.unwrap_or(NOBODY);
+        let leader = self.process_on(machine).unwrap_or(NOBODY);
         let id = self.fresh_id();
         self.connections.insert(
             id,
