@@ -4,7 +4,7 @@
 //! them, or because what makes them hangs, nobody would say so.
 
 use ledger::command::{AlertKind, On, RaiseAlert};
-use protocol::{BootMs, DurationMs, Now};
+use protocol::{BootMs, DurationMs, Now, WallMs};
 
 use crate::core::Core;
 
@@ -21,6 +21,8 @@ const INTERVALS_MAX: i64 = 2;
 pub(crate) struct Backups {
     /// Nobody looks before this.
     look_at: BootMs,
+    /// When a person was last told of one that is still overdue.
+    told: Option<BootMs>,
 }
 
 impl Core {
@@ -30,23 +32,31 @@ impl Core {
             return;
         }
         self.backups.look_at = now.boot + LOOK;
-        let Some(known) = &self.set.backup else {
+        let Some((good_at, every)) = self.overdue_backup(now) else {
+            self.backups.told = None;
             return;
         };
-        let limit = DurationMs(known.every.0.saturating_mul(INTERVALS_MAX));
-        // Of one that never came to be, each failure is told.
-        let Some(good_at) = known.good_at.filter(|&at| now.wall - at > limit) else {
+        let told = self.backups.told;
+        if told.is_some_and(|told| now.boot - told < REMIND) {
             return;
-        };
+        }
+        self.backups.told = Some(now.boot);
         let text = format!(
-            "the last good backup is of {}, {} ago, and one is to be made every {}: see that the \
+            "the last good backup is of {}, {} ago, and one is to be made every {every}: see that the \
              coordinator that leads has a place for them (--backup-dir), and why it makes none",
             good_at.whole_second(),
             now.wall - good_at,
-            known.every,
         );
-        self.backups.look_at = now.boot + REMIND;
         let (kind, on) = (AlertKind::BackupOverdue, On::All);
         self.alert(RaiseAlert { kind, on, text }, now);
+    }
+
+    /// When the last good one was made, if that is too long ago, and how often one is to be made.
+    fn overdue_backup(&self, now: Now) -> Option<(WallMs, DurationMs)> {
+        let known = self.set.backup.as_ref()?;
+        let limit = DurationMs(known.every.0.saturating_mul(INTERVALS_MAX));
+        // Of one that never came to be, each failure is told.
+        let good_at = known.good_at.filter(|&at| now.wall - at > limit)?;
+        Some((good_at, known.every))
     }
 }

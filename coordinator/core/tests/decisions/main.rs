@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod acks;
+mod backups;
 mod bench;
 mod certificates;
 mod dispatch;
