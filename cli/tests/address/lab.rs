@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use coordinator::address::{Hold, Pace, Standing, Trouble, hold};
+use coordinator::address::{Hold, Pace, Trouble, hold};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use protocol::{DurationMs, Epoch};
@@ -132,8 +132,8 @@ pub(crate) fn finish(command: &mut Command) -> String {
 
 pub(crate) struct Lab {
     directory: tempfile::TempDir,
-    pub(crate) switch: Net,
-    pub(crate) client: Net,
+    switch: Net,
+    client: Net,
     pub(crate) machines: Vec<Machine>,
 }
 
@@ -396,7 +396,7 @@ impl Monitor<'_> {
 pub(crate) struct Leader {
     reign: Option<watch::Sender<Option<Epoch>>>,
     pub(crate) quorum: Arc<AtomicBool>,
-    standing: watch::Receiver<Standing>,
+    trouble: watch::Receiver<Option<Trouble>>,
     hand_over: mpsc::Receiver<Trouble>,
     thread: Option<JoinHandle<()>>,
 }
@@ -405,7 +405,7 @@ impl Leader {
     fn new(socket: &Path) -> Leader {
         let quorum = Arc::new(AtomicBool::new(true));
         let (reign, reigns) = watch::channel(None);
-        let (standing, stands) = watch::channel(Standing::default());
+        let (trouble, told) = watch::channel(None);
         let (hand_over, asked) = mpsc::channel(1);
         let confirms = Arc::clone(&quorum);
         let work = hold(Hold {
@@ -413,7 +413,7 @@ impl Leader {
             pace: Pace::of(DurationMs(300), DurationMs(600)),
             reign: reigns,
             confirm: move |_| std::future::ready(confirms.load(Ordering::SeqCst)),
-            standing,
+            trouble,
             hand_over,
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -423,7 +423,7 @@ impl Leader {
         Leader {
             reign: Some(reign),
             quorum,
-            standing: stands,
+            trouble: told,
             hand_over: asked,
             thread: Some(thread::spawn(move || runtime.block_on(work))),
         }
@@ -438,8 +438,8 @@ impl Leader {
         self.reign.as_ref().unwrap().send_replace(None);
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.borrow().clone()
     }
 
     pub(crate) fn is_asked_to_hand_over(&mut self) -> Option<Trouble> {

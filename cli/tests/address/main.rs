@@ -80,7 +80,7 @@ fn it_goes_with_whoever_held_it() {
     keeper.kill();
     wait_until_gone(machine);
     wait_for("the coordinator to notice", || {
-        leader.standing().trouble == Some(Trouble::NoKeeper)
+        leader.trouble() == Some(Trouble::NoKeeper)
     });
     machine.forget_socket();
     let mut keeper = machine.keep();
@@ -228,13 +228,11 @@ fn a_cable_that_is_pulled_is_a_reason_for_another_to_lead() {
     assert!(!machine.has_any());
     lab.cable("m1", "up");
     wait_until_held(machine);
-    wait_for("the trouble to be over", || {
-        leader.standing().trouble.is_none()
-    });
+    wait_for("the trouble to be over", || leader.trouble().is_none());
 
     machine.net.ip("link set eth0 down");
     wait_for("the interface to be down", || {
-        leader.standing().trouble == Some(Trouble::Fault(Fault::Down))
+        leader.trouble() == Some(Trouble::Fault(Fault::Down))
     });
     assert!(!machine.has_any());
 }

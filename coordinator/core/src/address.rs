@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use protocol::{BootMs, DurationMs};
 use serde::{Deserialize, Serialize};
 
-pub use holder::{Holder, HolderAction, Pace, Standing, Trouble};
+pub use holder::{Holder, HolderAction, Pace, Trouble};
 pub use keeper::{Action, Keeper, Link, Put, Refusal};
 
 /// How long the kernel keeps an address that is not put again. It counts in whole seconds, and is up

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use coordinator_core::address::{Report, Word};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
+use serde::Serialize;
 
 /// Longest line in either direction.
 pub(super) const LINE_BYTES_MAX: usize = 16 * 1024;
@@ -142,21 +143,24 @@ impl Line {
 
     /// A coordinator that does not read has long been cut off before the socket is full.
     pub(super) fn say(&mut self, report: &Report) -> Result<(), LineError> {
-        let line = line_of(report);
-        match self.stream.write(&line) {
-            Ok(length) if length == line.len() => Ok(()),
-            Ok(_) => Err(LineError::NotRead),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(LineError::NotRead),
-            Err(error) => Err(LineError::Io(error)),
-        }
+        say(report, |line| self.stream.write(line))
     }
 }
 
-/// Anything that is said, as a line.
-pub(super) fn line_of(what: &impl serde::Serialize) -> Vec<u8> {
+/// Says anything as a line by one call of `write`, which does not wait: all of it at once, or the
+/// connection is over.
+pub(super) fn say(
+    what: &impl Serialize,
+    write: impl FnOnce(&[u8]) -> io::Result<usize>,
+) -> Result<(), LineError> {
     let mut line = serde_json::to_vec(what).expect("what is said is plain data");
     line.push(b'\n');
-    line
+    match write(&line) {
+        Ok(length) if length == line.len() => Ok(()),
+        Ok(_) => Err(LineError::NotRead),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(LineError::NotRead),
+        Err(error) => Err(LineError::Io(error)),
+    }
 }
 
 /// Bytes as they come, lines as they are whole.

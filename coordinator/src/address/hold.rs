@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
-use coordinator_core::address::{Holder, HolderAction, Pace, Report, Standing, Trouble, Word};
+use coordinator_core::address::{Holder, HolderAction, Pace, Report, Trouble, Word};
 use protocol::{BootMs, DurationMs, Epoch};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
-use super::door::{LineError, Lines, line_of};
+use super::door::{LineError, Lines, say};
 use crate::clock::read_boot;
 use crate::exit::causes;
 
@@ -28,8 +28,8 @@ pub struct Hold<C> {
     /// Has a quorum confirm, in a round that begins after the call and within so long, that this
     /// machine leads.
     pub confirm: C,
-    /// Where it is said how things stand.
-    pub standing: watch::Sender<Standing>,
+    /// Where it is said what would keep, or keeps, the address from this machine.
+    pub trouble: watch::Sender<Option<Trouble>>,
     /// Where it is said that another machine had better lead. What finds no room is not said.
     pub hand_over: mpsc::Sender<Trouble>,
 }
@@ -46,7 +46,7 @@ where
         pace,
         mut reign,
         confirm,
-        standing,
+        trouble: told,
         hand_over,
     } = hold;
     let mut holder = Holder::new(pace);
@@ -55,6 +55,13 @@ where
     let mut round: Option<(u64, Pin<Box<F>>)> = None;
     let limit = Duration::from_millis(pace.lasts.0.unsigned_abs());
     loop {
+        if connect_at.is_some_and(|at| at <= read_boot()) {
+            connect_at = None;
+            line = connect(&socket).await;
+            if line.is_some() {
+                holder.handle_connected(read_boot());
+            }
+        }
         holder.handle_reign(*reign.borrow_and_update(), read_boot());
         while let Some(action) = holder.poll_action() {
             match action {
@@ -62,18 +69,14 @@ where
                     round = Some((number, Box::pin(confirm(limit))));
                 }
                 HolderAction::Say { word, reign: of } => {
-                    let said = line.as_ref().map(|line| {
-                        let is_still_true = match word {
-                            Word::Hold { until } => *reign.borrow() == of && read_boot() < until,
-                            Word::Release => true,
-                        };
-                        if is_still_true {
-                            line.say(word)
-                        } else {
-                            Ok(())
-                        }
-                    });
-                    if let Some(Err(error)) = said {
+                    let is_still_true = match word {
+                        Word::Hold { until } => *reign.borrow() == of && read_boot() < until,
+                        Word::Release => true,
+                    };
+                    if is_still_true
+                        && let Some(open) = &line
+                        && let Err(error) = open.say(word)
+                    {
                         lose(&mut line, &error);
                         holder.handle_disconnected(read_boot());
                     }
@@ -89,7 +92,7 @@ where
                 }
             }
         }
-        tell(&standing, holder.standing());
+        tell(&told, holder.trouble());
         if line.is_none() && connect_at.is_none() {
             connect_at = Some(read_boot() + CONNECT_EVERY);
         }
@@ -111,31 +114,19 @@ where
                     holder.handle_disconnected(read_boot());
                 }
             },
-            () = sleep_until(wake) => {
-                if connect_at.is_some_and(|at| at <= read_boot()) {
-                    connect_at = None;
-                    line = connect(&socket).await;
-                    if line.is_some() {
-                        holder.handle_connected(read_boot());
-                    }
-                }
-                holder.handle_tick(read_boot());
-            }
+            () = sleep_until(wake) => holder.handle_tick(read_boot()),
         }
     }
 }
 
-fn tell(standing: &watch::Sender<Standing>, now: Standing) {
-    standing.send_if_modified(|known| {
+fn tell(told: &watch::Sender<Option<Trouble>>, now: Option<Trouble>) {
+    told.send_if_modified(|known| {
         if *known == now {
             return false;
         }
-        if known.trouble != now.trouble {
-            if let Some(trouble) = &now.trouble {
-                tracing::warn!(%trouble, "this machine cannot have the address");
-            } else {
-                tracing::info!("this machine can have the address");
-            }
+        match &now {
+            Some(trouble) => tracing::warn!(%trouble, "this machine cannot have the address"),
+            None => tracing::info!("this machine can have the address"),
         }
         *known = now;
         true
@@ -149,15 +140,9 @@ struct Line {
 }
 
 impl Line {
-    /// All of it at once or nothing: nothing waits between the look at the clock and this.
+    /// Nothing waits between the look at the clock and this.
     fn say(&self, word: Word) -> Result<(), LineError> {
-        let line = line_of(&word);
-        match self.stream.try_write(&line) {
-            Ok(length) if length == line.len() => Ok(()),
-            Ok(_) => Err(LineError::NotRead),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(LineError::NotRead),
-            Err(error) => Err(LineError::Io(error)),
-        }
+        say(&word, |line| self.stream.try_write(line))
     }
 
     /// The next report. Loses nothing when it is dropped half way.

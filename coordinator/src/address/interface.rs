@@ -1,7 +1,7 @@
 //! What the interface is like, and which addresses stand where.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use coordinator_core::address::Link;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
@@ -74,7 +74,7 @@ pub(super) fn bits_whole(address: IpAddr) -> u32 {
     if address.is_ipv4() {
         Ipv4Addr::BITS
     } else {
-        128
+        Ipv6Addr::BITS
     }
 }
 

@@ -16,7 +16,7 @@ use nix::unistd::Uid;
 use protocol::BootMs;
 
 use super::announce::Announcer;
-use super::door::{Door, DoorError, Line, Visitor};
+use super::door::{Door, DoorError, Line, LineError, Visitor};
 use super::interface::{Interface, Look, bits_whole};
 use super::netlink::{Events, Netlink};
 use crate::clock::read_boot;
@@ -313,7 +313,7 @@ impl Shell {
                 Action::Announce { address } => self.announce(address),
             }
         }
-        let holds = self.core.report().holds;
+        let holds = self.core.holds();
         if std::mem::replace(&mut self.logged, holds) != holds {
             let (interface, addresses) = (&self.name, &self.addresses);
             if holds {
@@ -382,7 +382,7 @@ impl Shell {
     }
 
     /// Without a coordinator nothing is held.
-    fn hang_up(&mut self, error: &super::door::LineError) {
+    fn hang_up(&mut self, error: &LineError) {
         tracing::info!(
             why = causes(error),
             "the connection to the coordinator is over"

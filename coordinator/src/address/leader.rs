@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Weak;
 
-use coordinator_core::address::{Pace, Standing, Trouble};
+use coordinator_core::address::{Pace, Trouble};
 use protocol::Epoch;
 use tokio::sync::{mpsc, watch};
 
@@ -19,7 +19,7 @@ pub(crate) async fn follow(socket: PathBuf, group: Weak<Group>, timers: Timers, 
     let (reign, reigns) = watch::channel(None);
     let (hand_over, asked) = mpsc::channel(1);
     // What is to be known of it is in the log so far.
-    let (standing, _stands) = watch::channel(Standing::default());
+    let (trouble, _told) = watch::channel(None);
     let holding = hold(Hold {
         socket,
         pace: pace(timers),
@@ -33,7 +33,7 @@ pub(crate) async fn follow(socket: PathBuf, group: Weak<Group>, timers: Timers, 
                 }
             }
         },
-        standing,
+        trouble,
         hand_over,
     });
     tokio::join!(

@@ -2,7 +2,7 @@
 //! coordinator's, [`keep`] the process that may change addresses and does nothing else.
 //!
 //! When it may be here is decided in [`coordinator_core::address`], which says why it cannot stay
-//! behind. The kernel is told by messages of our own making: they are three, and what there is
+//! behind. The kernel is told by messages of our own making: they are two, and what there is
 //! ready-made would bring more code into a privileged process than the rest of it.
 //!
 //! **Invariant:** between the look at the boot clock and what rests on it, a write or a call, there is
@@ -16,7 +16,7 @@ mod keep;
 mod leader;
 mod netlink;
 
-pub use coordinator_core::address::{Fault, Pace, Report, Standing, Trouble};
+pub use coordinator_core::address::{Fault, Pace, Trouble};
 pub use hold::{Hold, hold};
 pub use keep::{KeeperError, KeeperOptions, keep, remove};
 pub(crate) use leader::follow;

@@ -1,4 +1,4 @@
-//! The three things that are said to the kernel about addresses, as `rtnetlink(7)` has them.
+//! The two things that are said to the kernel about addresses, as `rtnetlink(7)` has them.
 
 use std::io;
 use std::net::IpAddr;

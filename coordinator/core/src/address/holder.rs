@@ -72,22 +72,6 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// How it stands with the address on this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The keeper's last word, while there is a connection to it.
-    pub keeper: Option<Report>,
-    /// What would keep, or keeps, the address from this machine.
-    pub trouble: Option<Trouble>,
-}
-
-impl Standing {
-    /// All addresses are on this machine.
-    pub fn holds(&self) -> bool {
-        self.keeper.as_ref().is_some_and(|report| report.holds)
-    }
-}
-
 /// Says when the address is to be here. See [`super`].
 #[derive(Debug)]
 pub struct Holder {
@@ -97,6 +81,7 @@ pub struct Holder {
     round: u64,
     asked: Option<BootMs>,
     next_round: BootMs,
+    /// The keeper's last word, while there is a connection to it.
     keeper: Option<Report>,
     connected: bool,
     /// Since when the keeper owes an answer.
@@ -169,9 +154,7 @@ impl Holder {
     }
 
     pub fn handle_disconnected(&mut self, now: BootMs) {
-        self.connected = false;
-        self.unanswered = None;
-        self.keeper = None;
+        self.lose_keeper();
         self.handle_tick(now);
     }
 
@@ -180,9 +163,7 @@ impl Holder {
             .unanswered
             .is_some_and(|since| now - since >= SILENCE_MAX)
         {
-            self.connected = false;
-            self.unanswered = None;
-            self.keeper = None;
+            self.lose_keeper();
             self.actions.push_back(HolderAction::CutLine);
         }
         if self.reign.is_none() {
@@ -220,11 +201,20 @@ impl Holder {
         silence.into_iter().chain(reigning).min()
     }
 
-    pub fn standing(&self) -> Standing {
-        Standing {
-            keeper: self.keeper.clone(),
-            trouble: self.trouble(),
+    /// What would keep, or keeps, the address from this machine.
+    pub fn trouble(&self) -> Option<Trouble> {
+        match &self.keeper {
+            Some(report) => report.fault.clone().map(Trouble::Fault),
+            // One that has just been connected to has not said anything yet.
+            None if self.connected => None,
+            None => Some(Trouble::NoKeeper),
         }
+    }
+
+    fn lose_keeper(&mut self) {
+        self.connected = false;
+        self.unanswered = None;
+        self.keeper = None;
     }
 
     fn say(&mut self, word: Word, now: BootMs) {
@@ -233,15 +223,6 @@ impl Holder {
             word,
             reign: self.reign,
         });
-    }
-
-    fn trouble(&self) -> Option<Trouble> {
-        match &self.keeper {
-            Some(report) => report.fault.clone().map(Trouble::Fault),
-            // One that has just been connected to has not said anything yet.
-            None if self.connected => None,
-            None => Some(Trouble::NoKeeper),
-        }
     }
 
     fn hand_over_at(&self, troubled: BootMs) -> BootMs {
@@ -446,7 +427,7 @@ mod tests {
         assert_eq!(world.cut, [] as [i64; 0]);
         world.go_to(1_460);
         assert_eq!(world.cut, [1_460]);
-        assert_eq!(world.holder.standing().trouble, Some(Trouble::NoKeeper));
+        assert_eq!(world.holder.trouble(), Some(Trouble::NoKeeper));
         // One that lets itself be connected to and says nothing is none either.
         world.now = BootMs(2_000);
         world.holder.handle_connected(world.now);

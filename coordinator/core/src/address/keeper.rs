@@ -103,6 +103,16 @@ struct Announcing {
     next: BootMs,
 }
 
+impl Announcing {
+    fn begin(now: BootMs) -> Announcing {
+        Announcing {
+            since: now,
+            rounds: 0,
+            next: now,
+        }
+    }
+}
+
 impl Keeper {
     /// Begins with nothing held: what a predecessor may have left is removed.
     pub fn new(interface: String, addresses: Vec<IpAddr>, link: Link) -> Keeper {
@@ -160,11 +170,7 @@ impl Keeper {
             // What has ended meanwhile is removed again, and nobody is told of it.
             Put::Done if self.until.is_some() => {
                 if self.held.insert(address) {
-                    self.announcing = Some(Announcing {
-                        since: now,
-                        rounds: 0,
-                        next: now,
-                    });
+                    self.announcing = Some(Announcing::begin(now));
                     self.handle_tick(now);
                 }
             }
@@ -191,11 +197,7 @@ impl Keeper {
             && before != link
         {
             // Other hardware has the address now.
-            *announcing = Announcing {
-                since: now,
-                rounds: 0,
-                next: now,
-            };
+            *announcing = Announcing::begin(now);
         }
         self.handle_tick(now);
     }
@@ -233,11 +235,16 @@ impl Keeper {
         self.until.into_iter().chain(announce).min()
     }
 
+    /// All addresses are here by our hand.
+    pub fn holds(&self) -> bool {
+        self.until.is_some() && self.held.len() == self.addresses.len()
+    }
+
     pub fn report(&self) -> Report {
         Report {
             interface: self.interface.clone(),
             addresses: self.addresses.clone(),
-            holds: self.until.is_some() && self.held.len() == self.addresses.len(),
+            holds: self.holds(),
             fault: self.link.fault().or_else(|| self.refused.clone()),
         }
     }
