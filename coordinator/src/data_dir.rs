@@ -23,10 +23,10 @@ use crate::consensus::{Begin, GroupOptions};
 use crate::files::{self, open_private};
 use crate::token::{ApiToken, TokenError};
 
-const LOCK_FILE: &str = "lock";
+pub(crate) const LOCK_FILE: &str = "lock";
 /// The ledger, in the data directory of a coordinator.
 pub const LEDGER_FILE: &str = "ledger.db";
-const TOKEN_FILE: &str = "api-token";
+pub(crate) const TOKEN_FILE: &str = "api-token";
 const API_FILE: &str = "api.json";
 
 /// A directory that this process has to itself.

@@ -38,8 +38,13 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 pub(crate) fn put_in_place(file: &File, temporary: &Path, place: &Path) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(temporary, place)?;
-    match place.parent() {
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
+    File::open(directory_of(place))?.sync_all()
+}
+
+/// The directory that a file lies in; of a bare name that is the one this process works in.
+pub(crate) fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
     }
 }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use ledger::backup::Seal;
-use protocol::WallMs;
 use serde_json::{Value, json};
 
 use crate::args::{Backup, Restore, Text};
@@ -98,10 +97,9 @@ fn told(seal: &Seal) -> String {
 }
 
 fn as_json(file: &Path, seal: &Seal) -> Value {
-    let taken_at: WallMs = seal.taken_at;
     json!({
         "file": file,
-        "taken_at": taken_at.to_rfc3339(),
+        "taken_at": seal.taken_at.to_rfc3339(),
         "node": seal.node,
         "program": seal.program,
         "schema": seal.schema,

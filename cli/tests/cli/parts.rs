@@ -99,6 +99,46 @@ fn a_second_coordinator_on_the_same_data_is_refused() {
 }
 
 #[test]
+fn a_ledger_is_backed_up_under_a_bare_name_and_restored_from_it() {
+    let place = Place::new();
+    identities(&place);
+    let mut coordinator = place.start(
+        "coordinator",
+        &[
+            "coordinator",
+            "--data",
+            "data",
+            "--identity",
+            "node-1",
+            "--agents-listen",
+            "127.0.0.1:0",
+            "--peers-listen",
+            "127.0.0.1:0",
+            "--api-listen",
+            "127.0.0.1:0",
+        ],
+    );
+    wait_for("the coordinator to be up", || {
+        place.path("data/api.json").exists().then_some(())
+    });
+    let backup = ["backup", "--to", "a.backup", "--data", "data"];
+    let made = place.matins(&backup).done();
+    assert!(made.starts_with("made: a.backup\n"), "{made}");
+    let again = place.matins(&backup);
+    again.refused_with_remedy(1, &["a.backup is there already", "another name"]);
+    let checked = place.matins(&["backup", "--check", "a.backup"]).done();
+    assert!(checked.starts_with("whole: a.backup\n"), "{checked}");
+    coordinator.signal("TERM");
+    assert_eq!(coordinator.wait(), Some(0));
+
+    let restore = ["restore", "a.backup", "--data", "new", "--reason", "lost"];
+    let restored = place.matins(&restore).done();
+    assert!(restored.starts_with("restored: new\n"), "{restored}");
+    let again = place.matins(&restore);
+    again.refused_with_remedy(1, &["new is not empty", "ledger.db"]);
+}
+
+#[test]
 fn a_supervisor_is_small_and_has_one_thread() {
     let place = Place::new();
     let mut supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);

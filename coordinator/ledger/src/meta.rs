@@ -81,10 +81,11 @@ impl Meta {
         Ok(())
     }
 
-    /// Nothing that is minted from here on is at or below `floor`: what people and programs may have
-    /// kept of ids that this ledger has forgotten stands for something else for ever.
-    pub(crate) fn raise_ids(&mut self, floor: i64) {
-        for counter in [
+    /// Whatever is minted from here on lies above `floor`, and by more than `skipped` above every id of
+    /// any kind that was minted before: what people and programs may have kept of ids that this ledger
+    /// has forgotten stands for something else for ever.
+    pub(crate) fn raise_ids(&mut self, floor: i64, skipped: i64) {
+        let counters = [
             &mut self.jobs,
             &mut self.runs,
             &mut self.executions,
@@ -92,23 +93,12 @@ impl Meta {
             &mut self.alerts,
             &mut self.gaps,
             &mut self.audits,
-        ] {
-            *counter = floor.max(*counter);
-        }
-    }
-
-    /// The highest id of any kind that was minted.
-    pub(crate) fn highest_id(&self) -> i64 {
-        let ids = [
-            self.jobs,
-            self.runs,
-            self.executions,
-            self.agents,
-            self.alerts,
-            self.gaps,
-            self.audits,
         ];
-        ids.into_iter().fold(0, i64::max)
+        let highest = counters.iter().fold(0, |highest, id| highest.max(**id));
+        let floor = floor.max(highest.saturating_add(skipped));
+        for counter in counters {
+            *counter = floor;
+        }
     }
 
     pub(crate) fn mint_position(&mut self) -> i64 {

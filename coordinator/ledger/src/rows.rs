@@ -32,7 +32,7 @@ pub struct BackupRow {
 }
 
 impl BackupRow {
-    pub fn last_good(&self) -> String {
+    pub(crate) fn last_good(&self) -> String {
         match self.good_at {
             Some(at) => format!("The last good one is of {at}"),
             None => "There is no good one yet".to_owned(),

@@ -16,14 +16,17 @@ use nix::sys::statvfs::statvfs;
 
 use crate::LEDGER_FILE;
 use crate::clock::read_now;
-use crate::data_dir::{DataDir, DataDirError};
+use crate::data_dir::{DataDir, DataDirError, LOCK_FILE, TOKEN_FILE};
 use crate::files;
 
 pub(crate) use schedule::keep;
 pub use schedule::{BackupSchedule, ShipError};
 
 /// What may lie in a data directory that a ledger is restored to: how its process is known.
-const NOT_OF_A_LEDGER: [&str; 3] = ["lock", "identity", "api-token"];
+const NOT_OF_A_LEDGER: [&str; 3] = [LOCK_FILE, "identity", TOKEN_FILE];
+
+/// Ends the name of a backup that is being made; a dot begins it.
+const PARTIAL_SUFFIX: &str = ".partial";
 
 /// A ledger on its way into a data directory.
 const PARTIAL: &str = "restore.partial";
@@ -93,8 +96,8 @@ pub fn back_up(data_dir: &Path, to: &Path, node: &str) -> Result<Seal, MakeError
         path: to.to_owned(),
     };
     let name = to.file_name().ok_or_else(no_file)?.to_string_lossy();
-    let directory = parent(to);
-    let partial = directory.join(format!(".{name}.partial"));
+    let directory = files::directory_of(to);
+    let partial = directory.join(format!(".{name}{PARTIAL_SUFFIX}"));
     check_room(directory, backup::estimate(&ledger)?)?;
     let maker = Maker {
         node: node.to_owned(),
@@ -238,13 +241,6 @@ fn check_room(directory: &Path, bytes: u64) -> Result<(), MakeError> {
     })
 }
 
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        _ => Path::new("."),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ledger::Store;
@@ -253,14 +249,14 @@ mod tests {
     use super::*;
 
     /// A data directory with a ledger that a member of a group has left.
-    fn data() -> tempfile::TempDir {
+    pub(super) fn data() -> tempfile::TempDir {
         let data = tempfile::tempdir().unwrap();
         let ledger = data.path().join(LEDGER_FILE);
         drop(Store::open_replica(&ledger, Rules::all()).unwrap());
         data
     }
 
-    fn names(directory: &Path) -> Vec<String> {
+    pub(super) fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
         let mut names: Vec<String> = entries
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())

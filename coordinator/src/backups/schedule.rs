@@ -16,9 +16,9 @@ use ledger::BackupRow;
 use ledger::command::NoteBackup;
 use protocol::{DurationMs, WallMs};
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
-use super::back_up;
+use super::{PARTIAL_SUFFIX, back_up};
 use crate::clock::read_now;
 use crate::engine::Engine;
 use crate::exit::causes;
@@ -79,16 +79,20 @@ impl BackupSchedule {
     }
 }
 
-/// Whether a backup is due by what the ledger knows of those before.
-fn is_due(known: Option<&BackupRow>, every: DurationMs, now: WallMs) -> bool {
-    let Some(known) = known else { return true };
+/// Whether a backup is due by what the ledger knows of those before, and by when this coordinator last
+/// made one of which the ledger did not hear.
+fn is_due(
+    known: Option<&BackupRow>,
+    unnoted: Option<WallMs>,
+    every: DurationMs,
+    now: WallMs,
+) -> bool {
     // A clock that was ahead when it was made must not put the next off.
     let since = |at: WallMs, length: DurationMs| now < at || now - at >= length;
-    let good = known.good_at.is_none_or(|at| since(at, every));
-    let failed = known
-        .failed_at
-        .is_none_or(|at| since(at, RETRY_AFTER.min(every)));
-    good && failed
+    let good_at = known.and_then(|known| known.good_at);
+    let failed_at = known.and_then(|known| known.failed_at);
+    let mut tries = failed_at.into_iter().chain(unnoted);
+    good_at.is_none_or(|at| since(at, every)) && tries.all(|at| since(at, RETRY_AFTER.min(every)))
 }
 
 /// Makes backups for as long as the coordinator lives.
@@ -99,6 +103,9 @@ pub(crate) async fn keep(
     engine: Engine,
 ) {
     let mut interval = tokio::time::interval(LOOK_EVERY);
+    // The looks that were missed while one was made need not be made up for.
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut unnoted = None;
     loop {
         interval.tick().await;
         let asked = engine
@@ -106,7 +113,7 @@ pub(crate) async fn keep(
             .await;
         let now = read_now().wall;
         match asked {
-            Ok((true, known)) if is_due(known.as_ref(), schedule.every, now) => {}
+            Ok((true, known)) if is_due(known.as_ref(), unnoted, schedule.every, now) => {}
             // Another leads, or nobody yet.
             Ok(_) | Err(_) => continue,
         }
@@ -125,8 +132,11 @@ pub(crate) async fn keep(
             bytes,
             problem,
         });
-        if let Err(error) = engine.request(note).await {
-            // Whoever leads now finds one due, and makes it.
+        let noted = engine.request(note).await;
+        // Whoever leads now finds one due, and makes it. Where that is this one still, it makes them
+        // no faster than ones that fail: the good ones would soon make room for them all.
+        unnoted = noted.is_err().then(|| read_now().wall);
+        if let Err(error) = noted {
             tracing::warn!(
                 error = causes(&error),
                 "what became of a backup was not noted"
@@ -149,9 +159,15 @@ async fn make_and_ship(
         .mode(0o700)
         .create(&schedule.directory)
         .map_err(|error| format!("making {}: {error}", schedule.directory.display()))?;
-    let made = tokio::task::spawn_blocking(move || back_up(&from, &to, &named))
-        .await
-        .map_err(|error| format!("making it: {error}"))?;
+    let place = schedule.directory.clone();
+    let made = tokio::task::spawn_blocking(move || {
+        if let Err(error) = remove_unfinished(&place) {
+            tracing::warn!(%error, "what a process that was killed has left of backups was not removed");
+        }
+        back_up(&from, &to, &named)
+    })
+    .await
+    .map_err(|error| format!("making it: {error}"))?;
     let seal = made.map_err(|error| format!("making it: {}", causes(&error)))?;
     // Also where it is not shipped: what fails for weeks must not fill the disk.
     let (directory, keep) = (schedule.directory.clone(), schedule.keep);
@@ -227,27 +243,48 @@ fn file_name(at: WallMs, node: &str) -> String {
 
 /// Removes all but the newest of the backups that were made here by schedule.
 fn prune(directory: &Path, keep: u32) -> io::Result<()> {
-    let mut made = Vec::new();
+    let mut made = by_schedule(directory, "", "")?;
+    made.sort_unstable();
+    let surplus = made.len().saturating_sub(keep as usize);
+    made[..surplus].iter().try_for_each(fs::remove_file)
+}
+
+/// Removes backups by schedule that were never completed: as each is named after its second, none is
+/// begun a second time.
+fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    let unfinished = by_schedule(directory, ".", PARTIAL_SUFFIX)?;
+    unfinished.iter().try_for_each(fs::remove_file)
+}
+
+/// Files of the directory that have the name of a backup by schedule between these.
+fn by_schedule(directory: &Path, before: &str, after: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-            made.push((name, entry.path()));
+        let backup = name
+            .strip_prefix(before)
+            .and_then(|name| name.strip_suffix(after));
+        if backup.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
+            found.push(entry.path());
         }
     }
-    made.sort_unstable();
-    let surplus = made.len().saturating_sub(keep as usize);
-    for (_, path) in made.drain(..surplus) {
-        fs::remove_file(path)?;
-    }
-    Ok(())
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{data, names};
     use super::*;
 
     const HOUR: i64 = 3_600_000;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    }
 
     #[test]
     fn one_is_due_when_the_last_good_one_is_old_and_none_has_just_failed() {
@@ -270,7 +307,11 @@ mod tests {
             (Some(row(Some(-HOUR), None)), true),
         ] {
             let every = DurationMs(6 * HOUR);
-            assert_eq!(is_due(known.as_ref(), every, now), due, "{known:?}");
+            let found = |unnoted| is_due(known.as_ref(), unnoted, every, now);
+            assert_eq!(found(None), due, "{known:?}");
+            // One of which the ledger has not heard, whatever it knows of others.
+            assert!(!found(Some(WallMs(now.0 - 9 * minute))), "{known:?}");
+            assert_eq!(found(Some(WallMs(now.0 - 10 * minute))), due, "{known:?}");
         }
     }
 
@@ -302,11 +343,7 @@ mod tests {
         }
         fs::write(directory.path().join("by-hand.backup"), "").unwrap();
         prune(directory.path(), 2).unwrap();
-        let mut left: Vec<String> = fs::read_dir(directory.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
-            .collect();
-        left.sort_unstable();
+        let left = names(directory.path());
         let newest = [file_name(at(4), "c/1"), file_name(at(5), "c/1")];
         assert_eq!(left[1..], newest);
         assert_eq!(left[0], "by-hand.backup");
@@ -314,11 +351,34 @@ mod tests {
     }
 
     #[test]
+    fn nothing_stays_of_one_that_was_cut_short_when_the_next_is_made() {
+        let (data, place) = (data(), tempfile::tempdir().unwrap());
+        let now = WallMs(1_796_000_000_000);
+        let cut_short = format!(".{}.partial", file_name(now - DurationMs(HOUR), "c1"));
+        for name in [&cut_short, ".by-hand.backup.partial"] {
+            fs::write(place.path().join(name), "half").unwrap();
+        }
+        let ship = ["/usr/bin/test", "-s", "{file}"].map(str::to_owned);
+        let schedule = BackupSchedule {
+            directory: place.path().to_owned(),
+            every: DurationMs(HOUR),
+            keep: 2,
+            ship: Some(ship.to_vec()),
+        };
+        let made = make_and_ship(&schedule, data.path(), "c1", now);
+        let (file, bytes) = runtime().block_on(made).unwrap();
+        assert!(bytes > 0);
+        let name = file_name(now, "c1");
+        assert_eq!(Path::new(&file), place.path().join(&name));
+        assert_eq!(
+            names(place.path()),
+            [".by-hand.backup.partial", name.as_str()]
+        );
+    }
+
+    #[test]
     fn what_a_shipping_command_says_is_told_and_one_that_hangs_is_ended() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = runtime();
         let run = |command: &[&str], limit| {
             let ship: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
             runtime.block_on(carry(&ship, Path::new("/etc/hostname"), limit))

@@ -6,7 +6,7 @@ use crate::apply::{Context, Stop, clip};
 use crate::command::AlertKind;
 use crate::outcome::Done;
 use crate::rows::BackupRow;
-use crate::tables::record::On;
+use crate::tables::record::{On, read_backup};
 
 /// What became of a backup that a leader made by schedule: kept for the leader after it, which goes on
 /// from there, and for whoever is told of their age.
@@ -25,7 +25,7 @@ pub struct NoteBackup {
 impl NoteBackup {
     pub(crate) fn apply(&self, context: &mut Context<'_>) -> Result<Done, Stop> {
         let node = clip(&self.node);
-        let mut row = context.backup_row()?.unwrap_or(BackupRow {
+        let mut row = read_backup(context.conn)?.unwrap_or(BackupRow {
             every: self.every,
             good_at: None,
             failed_at: None,

@@ -108,9 +108,7 @@ impl Restore {
         }
         context.meta.position = position;
         let by_clock = since_begin(self.clock).saturating_mul(IDS_A_MS);
-        let skipped = context.meta.highest_id().saturating_add(IDS_SKIPPED_MIN);
-        let floor = by_clock.max(skipped);
-        context.meta.raise_ids(floor);
+        context.meta.raise_ids(by_clock, IDS_SKIPPED_MIN);
         Ok(())
     }
 
@@ -345,6 +343,20 @@ mod tests {
             let minted = job.0 > HOURS * HOUR_MS * IDS_A_MS;
             assert_eq!(minted, rises);
         }
+    }
+
+    #[test]
+    fn ids_of_every_kind_rise_far_also_where_the_clock_is_of_no_help() {
+        let mut bed = Bed::new();
+        let least = |bed: &Bed| -> i64 {
+            let sql = "SELECT min(jobs, runs, executions, agents, alerts, gaps, audits) FROM meta";
+            bed.view(sql)[0].parse().unwrap()
+        };
+        bed.ok(restore());
+        assert!(least(&bed) >= HOURS * HOUR_MS * IDS_A_MS);
+        let job = bed.job("");
+        bed.ok(restore());
+        assert!(least(&bed) >= job.0 + IDS_SKIPPED_MIN);
     }
 
     #[test]

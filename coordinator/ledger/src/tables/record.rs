@@ -1,4 +1,5 @@
-//! What is only ever added: gaps, and the audit of what people did.
+//! What is only ever added: gaps, and the audit of what people did. And what is known of the last
+//! backup.
 
 use protocol::{AgentId, DurationMs, JobId, RunId, WallMs};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -66,10 +67,6 @@ pub(crate) fn read_backup(conn: &Connection) -> rusqlite::Result<Option<BackupRo
 }
 
 impl Context<'_> {
-    pub(crate) fn backup_row(&self) -> Result<Option<BackupRow>, Stop> {
-        Ok(read_backup(self.conn)?)
-    }
-
     pub(crate) fn insert_gap(&mut self, gap: NewGap) -> Result<(), Stop> {
         let gap_id = self.meta.mint_gap();
         self.conn
