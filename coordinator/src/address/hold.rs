@@ -124,9 +124,10 @@ fn tell(told: &watch::Sender<Option<Trouble>>, now: Option<Trouble>) {
         if *known == now {
             return false;
         }
-        match &now {
-            Some(trouble) => tracing::warn!(%trouble, "this machine cannot have the address"),
-            None => tracing::info!("this machine can have the address"),
+        if let Some(trouble) = &now {
+            tracing::warn!(%trouble, "this machine cannot have the address");
+        } else {
+            tracing::info!("this machine can have the address");
         }
         *known = now;
         true
