@@ -1,23 +1,15 @@
 //! Real processes, real QUIC, real SIGKILL: what the simulation says, seen on a machine.
 //!
-//! A [`site::Site`] is a coordinator with agents and supervisors as processes of their own. Its
-//! jobs are writers (`writer.py`) that write without a pause and do not stop because they are
-//! refused, so that two processes of one shard, or a stale write that was let through, cannot
-//! hide: [`evidence::Evidence`] finds them. Each file of trials is one kind of misfortune.
+//! A [`site::Site`] here has one coordinator; the group of three has its trials in `chaos/`. Each
+//! file of trials is one kind of misfortune.
 #![allow(clippy::print_stdout)] // what a trial saw
 
-mod chance;
-mod client;
-mod evidence;
-mod fires;
-mod grounds;
-mod leftovers;
-mod misfortune;
-#[path = "../simulate/rng.rs"]
-#[allow(dead_code, unreachable_pub)] // the simulation draws in more ways
-mod rng;
-mod site;
-mod writers;
+#[path = "../machines/mod.rs"]
+mod machines;
+
+use machines::{
+    cables, chance, client, evidence, fires, grounds, leftovers, misfortune, rng, site, writers,
+};
 
 mod clocks;
 mod coordinator;

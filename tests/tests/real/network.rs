@@ -1,60 +1,22 @@
-//! Hosts on cables of their own, which can be cut, and lose packets in one direction or both.
-//!
-//! The test's thread, and so the coordinator, moves into a network namespace with a switch; each
-//! host has another, with one cable to it. All of it vanishes with the processes in it.
+//! Hosts on cables of their own, which can be cut, and lose packets in one direction or both. The
+//! coordinator is at the switch.
 
 use std::ops::RangeInclusive;
-use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
-use nix::sched::{CloneFlags, unshare};
+use anyhow::{Result, ensure};
 use protocol::attempt::AttemptOutcome;
 use protocol::{RunState, Token};
 
-use crate::grounds::{Grounds, Namespaces, finish, possible};
+use crate::cables::{SWITCH, Wired, on_network};
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
 use crate::writers::{Writer, attempt, living, tokens_of, wait_for_successors};
-
-const PROGRAMS: [&str; 4] = ["unshare", "nsenter", "ip", "iptables"];
-const SWITCH: &str = "10.77.0.1";
-
-/// Runs a trial on a network of its own.
-fn on_network(trial: &str, run: fn() -> Result<()>) -> Result<()> {
-    if !possible(trial, &PROGRAMS)? {
-        return Ok(());
-    }
-    // A thread of its own: what moves into a namespace does not come back.
-    let moved = std::thread::spawn(move || {
-        unshare(CloneFlags::CLONE_NEWNET)?;
-        ip("link set lo up")?;
-        ip("link add br0 type bridge")?;
-        ip("link set br0 up")?;
-        ip(&format!("addr add {SWITCH}/24 dev br0"))?;
-        run()
-    });
-    moved.join().map_err(|_| anyhow!("the trial panicked"))?
-}
-
-fn ip(arguments: &str) -> Result<()> {
-    let arguments: Vec<&str> = arguments.split(' ').collect();
-    finish(std::process::Command::new("ip").args(arguments))
-}
-
-/// Cuts the cable of host n.
-fn cut(n: u32) -> Result<()> {
-    ip(&format!("link set cable{n} down"))
-}
-
-fn mend(n: u32) -> Result<()> {
-    ip(&format!("link set cable{n} up"))
-}
 
 /// A site whose hosts are on cables.
 struct Fleet {
     site: Site,
-    hosts: Vec<Rc<Namespaces>>,
+    hosts: Vec<Wired>,
 }
 
 impl Fleet {
@@ -62,20 +24,8 @@ impl Fleet {
         let mut site = Site::at(SWITCH, hosts)?;
         let mut all = Vec::new();
         for n in 1..=hosts {
-            let host = Namespaces::mount_and_net()?;
-            ip(&format!(
-                "link add cable{n} type veth peer name eth0 netns {}",
-                host.pid()
-            ))?;
-            ip(&format!("link set cable{n} master br0 up"))?;
-            let own = format!("10.77.0.{}/24", 10 + n);
-            host.run("ip", &["addr", "add", &own, "dev", "eth0"])?;
-            host.run("ip", &["link", "set", "eth0", "up"])?;
-            host.run("ip", &["link", "set", "lo", "up"])?;
-            let grounds = Grounds {
-                namespaces: Some(Rc::clone(&host)),
-                ..Grounds::default()
-            };
+            let host = Wired::new(10 + n)?;
+            let grounds = host.grounds();
             site.put(&agent_name(n), grounds.clone());
             site.put(&supervisor_name(n), grounds);
             all.push(host);
@@ -84,10 +34,20 @@ impl Fleet {
         Ok(Fleet { site, hosts: all })
     }
 
-    /// Adds (`-A`) or removes (`-D`) a rule of host n's.
+    fn host(&self, n: u32) -> &Wired {
+        &self.hosts[n as usize - 1]
+    }
+
     fn rule(&self, n: u32, rule: &str) -> Result<()> {
-        let rule: Vec<&str> = rule.split(' ').collect();
-        self.hosts[n as usize - 1].run("iptables", &rule)
+        self.host(n).rule(rule)
+    }
+
+    fn cut(&self, n: u32) -> Result<()> {
+        self.host(n).cut()
+    }
+
+    fn mend(&self, n: u32) -> Result<()> {
+        self.host(n).mend()
     }
 
     fn tokens(&self) -> Result<Vec<Token>> {
@@ -122,8 +82,8 @@ fn blip(restart: bool) -> Result<()> {
         ..Writer::of("network/blip")
     };
     job.run(&mut fleet.site)?;
-    cut(1)?;
-    cut(2)?;
+    fleet.cut(1)?;
+    fleet.cut(2)?;
     if restart {
         fleet.site.kill(COORDINATOR)?;
         sleep(Duration::from_secs(5));
@@ -132,8 +92,8 @@ fn blip(restart: bool) -> Result<()> {
     } else {
         sleep(Duration::from_secs(20));
     }
-    mend(1)?;
-    mend(2)?;
+    fleet.mend(1)?;
+    fleet.mend(2)?;
     // One that was killed would have been granted again.
     fleet.end(4..=4)
 }
@@ -176,7 +136,7 @@ fn cut_for(length: Duration, patient: &str) -> Result<()> {
         !long_ones.is_empty() && !short_ones.is_empty(),
         "host 1 lacks one"
     );
-    cut(1)?;
+    fleet.cut(1)?;
     let begun = Instant::now();
     wait_for_successors(&mut fleet.site, short.name, &short_ones)?;
     ensure!(
@@ -188,7 +148,7 @@ fn cut_for(length: Duration, patient: &str) -> Result<()> {
         !living(&fleet.site, &long_ones)?.is_empty(),
         "it was killed too early"
     );
-    mend(1)?;
+    fleet.mend(1)?;
     let attempts = 4 + short_ones.len();
     fleet.end(attempts..=attempts)
 }
@@ -282,11 +242,11 @@ fn a_receipt_that_comes_late_counts_while_nobody_else_has_the_shard() -> Result<
         };
         job.run(&mut fleet.site)?;
         let token = fleet.tokens()?[0];
-        cut(1)?;
+        fleet.cut(1)?;
         fleet.site.wait_for("the lease to run out", |site| {
             Ok(site.runs()?.iter().all(|run| run.leased == 0))
         })?;
-        mend(1)?;
+        fleet.mend(1)?;
         fleet.site.wait_until_succeeded(PATIENCE)?;
         let late = attempt(&fleet.site, token)?;
         ensure!(late.outcome == Some(AttemptOutcome::Succeeded), "{late:?}");
@@ -305,9 +265,9 @@ fn a_receipt_that_comes_after_a_later_grant_changes_nothing() -> Result<()> {
         };
         job.run(&mut fleet.site)?;
         let tokens = tokens_of(&fleet.site, &agent_name(1))?;
-        cut(1)?;
+        fleet.cut(1)?;
         wait_for_successors(&mut fleet.site, job.name, &tokens)?;
-        mend(1)?;
+        fleet.mend(1)?;
         for &token in &tokens {
             fleet.site.wait_for("the late receipt", |site| {
                 Ok(attempt(site, token)?.stale_outcome == Some(AttemptOutcome::Succeeded))

@@ -37,6 +37,20 @@ impl Grounds {
         command
     }
 
+    /// A command that a person gives on this machine: in its namespaces, and by its true clock.
+    pub(crate) fn enter(&self, program: &Path) -> Command {
+        match &self.namespaces {
+            Some(namespaces) => namespaces.command(program),
+            None => Command::new(program),
+        }
+    }
+
+    /// Its network, where that is another than the trial's.
+    pub(crate) fn network(&self) -> Option<PathBuf> {
+        let namespaces = self.namespaces.as_ref()?;
+        namespaces.network()
+    }
+
     pub(crate) fn seen_from_outside(&self, path: &Path) -> PathBuf {
         match &self.namespaces {
             Some(namespaces) => namespaces.seen_from_outside(path),
@@ -95,6 +109,11 @@ impl Namespaces {
 
     pub(crate) fn pid(&self) -> u32 {
         self.holder.id()
+    }
+
+    fn network(&self) -> Option<PathBuf> {
+        let has_one = self.enter.iter().any(|kind| kind == "--net");
+        has_one.then(|| PathBuf::from(format!("/proc/{}/ns/net", self.holder.id())))
     }
 
     pub(crate) fn seen_from_outside(&self, path: &Path) -> PathBuf {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use protocol::api::{Attempt, RunDetail};
+use protocol::api::{Attempt, Run, RunDetail};
 use protocol::attempt::AttemptOutcome;
 use rusqlite::{Connection, OpenFlags};
 
@@ -21,7 +21,7 @@ use crate::site::Site;
 
 /// The program of every writer job; its own text says what it does.
 pub(crate) fn writer() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/real/writer.py")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/machines/writer.py")
 }
 
 /// A Python by its own path: a job has no environment in which another could be chosen.
@@ -101,11 +101,18 @@ pub(crate) struct Evidence {
 
 impl Evidence {
     pub(crate) fn gather(site: &Site) -> Result<Evidence> {
+        Evidence::gather_but(site, &[])
+    }
+
+    /// The same, without the runs of jobs that are no writers.
+    pub(crate) fn gather_but(site: &Site, others: &[&str]) -> Result<Evidence> {
         // In this order: who is in the diary has been granted before, and what the ledger calls
         // succeeded is in the results already.
         let notes = notes(site)?;
         let mut runs = Vec::new();
-        for run in site.runs()? {
+        let runs_of_writers = site.runs()?;
+        let is_other = |run: &Run| others.contains(&run.job.to_string().as_str());
+        for run in runs_of_writers.into_iter().filter(|run| !is_other(run)) {
             runs.push(site.get::<RunDetail>(&format!("runs/{}", run.run))?);
         }
         let rows = read_rows(site)?;

@@ -1,11 +1,10 @@
-//! A whole site: one coordinator, agents and their supervisors, as real processes that can be
-//! killed, stopped and cut off one by one.
+//! A whole site: one coordinator or a control group, agents and their supervisors, as real processes
+//! that can be killed, stopped and cut off one by one.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ use protocol::RunState;
 use protocol::api;
 use serde::de::DeserializeOwned;
 
-use crate::client::{self, Client};
+use crate::client::{Ask, Client, Door};
+use crate::control::Control;
 use crate::evidence::{self, Evidence};
 use crate::grounds::Grounds;
 use crate::leftovers;
@@ -26,23 +26,25 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Name of the one coordinator's process.
+/// Name of the one coordinator's process, where there is no group.
 pub(crate) const COORDINATOR: &str = "coordinator";
+
+/// The machines of a control group.
+pub(crate) const GROUP: [&str; 3] = ["c1", "c2", "w"];
 
 /// Every process carries its directory, so that whatever the test leaves behind is its own.
 pub(crate) struct Site {
     directory: tempfile::TempDir,
     /// What writers are run by.
     pub(crate) python: String,
-    /// Where agents find the coordinator.
-    address: String,
-    agents_port: u16,
+    control: Vec<Control>,
+    /// Asks whoever leads.
+    client: Client,
     slots: u32,
     /// Given to every agent beside what it needs.
     agent_options: Vec<String>,
     grounds: BTreeMap<String, Grounds>,
     processes: BTreeMap<String, Child>,
-    http: ureq::Agent,
     closed: bool,
 }
 
@@ -54,26 +56,38 @@ impl Site {
 
     /// The same, its coordinator at this address of the test's own network namespace.
     pub(crate) fn at(address: &str, agents: u32) -> Result<Site> {
+        Site::of(vec![Control::alone(COORDINATOR, address)?], agents)
+    }
+
+    /// A site on loopback with the certificates of a group of three.
+    pub(crate) fn of_three(agents: u32) -> Result<Site> {
+        let control = (1..).zip(GROUP);
+        let control = control.map(|(node, name)| Control::on_loopback(name, node));
+        Site::of(control.collect::<Result<_>>()?, agents)
+    }
+
+    /// A site with these control machines, and certificates for all.
+    pub(crate) fn of(control: Vec<Control>, agents: u32) -> Result<Site> {
         let directory = tempfile::Builder::new().prefix("matins-real-").tempdir()?;
-        // A free port, remembered: the coordinator comes back under the same address.
-        let agents_port = UdpSocket::bind((address, 0))?.local_addr()?.port();
-        let site = Site {
+        let mut site = Site {
             directory,
             python: evidence::python()?,
-            address: address.to_owned(),
-            agents_port,
+            control,
+            client: Client::new(Vec::new()),
             slots: 0,
             agent_options: Vec::new(),
             grounds: BTreeMap::new(),
             processes: BTreeMap::new(),
-            http: client::http(),
             closed: false,
         };
+        site.client = site.client_of_all();
         let pki = site.path("pki");
         site.matins(&["ca", "create", "--dir", &pki, "--cluster", "real"])?;
-        site.issue("coordinator", "c1")?;
+        for machine in site.control.clone() {
+            site.issue_control(&machine)?;
+        }
         for n in 1..=agents {
-            site.issue("agent", &agent_name(n))?;
+            site.issue("agent", &agent_name(n), &[])?;
         }
         evidence::create_tables(&site)?;
         Ok(site)
@@ -90,6 +104,7 @@ impl Site {
     /// Where a process is to run from its next start on; [`Grounds::default`] is nowhere special.
     pub(crate) fn put(&mut self, name: &str, grounds: Grounds) {
         self.grounds.insert(name.to_owned(), grounds);
+        self.client = self.client_of_all();
     }
 
     /// From its next start on, every agent has these options too.
@@ -101,10 +116,15 @@ impl Site {
         self.grounds.get(name).cloned().unwrap_or_default()
     }
 
-    /// The coordinator, and every agent with its supervisor; returns when all are attached.
+    /// The coordinator or the group, and every agent with its supervisor; returns when all are
+    /// attached.
     pub(crate) fn start(&mut self, agents: u32, slots: u32) -> Result<()> {
         self.slots = slots;
-        self.start_coordinator()?;
+        if self.control.len() == 1 {
+            self.start_coordinator()?;
+        } else {
+            self.form_group()?;
+        }
         for n in 1..=agents {
             self.start_supervisor(n)?;
             self.start_agent(n)?;
@@ -128,34 +148,96 @@ impl Site {
         Ok(attached.count())
     }
 
+    /// The first control machine begins a group, and the others are added to it.
+    fn form_group(&mut self) -> Result<()> {
+        let (first, others) = self.control.split_first().context("somebody begins")?;
+        let (first, others) = (first.name.clone(), others.to_vec());
+        self.start_control(&first)?;
+        self.wait_for("the first one to lead", |site| Ok(site.leads(&first)))?;
+        for other in &others {
+            self.start_control(&other.name)?;
+            self.wait_for("another one to be added", |site| {
+                site.matins(&["cluster", "add", &other.peers]).map(|_| true)
+            })?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn start_coordinator(&mut self) -> Result<()> {
+        self.start_control(COORDINATOR)
+    }
+
+    pub(crate) fn start_control(&mut self, name: &str) -> Result<()> {
+        let arguments = self.arguments_of(self.control(name)?);
         // What an earlier one left says nothing about this one.
-        let _ = fs::remove_file(self.api_file());
-        self.spawn(COORDINATOR, &self.coordinator_arguments())
+        let _ = fs::remove_file(self.api_file(name));
+        self.spawn(name, &arguments)
+    }
+
+    /// A certificate with another number, for a machine that has lost its disk.
+    pub(crate) fn renumber(&mut self, name: &str, node: u32) -> Result<()> {
+        let mut machines = self.control.iter_mut();
+        let machine = machines.find(|m| m.name == name).context("it is one")?;
+        machine.node = node;
+        machine.joins = true;
+        let machine = machine.clone();
+        fs::remove_dir_all(self.path(&format!("id-{}", machine.identity)))?;
+        let data = self.seen_by(name, &self.directory().join(name));
+        let _ = fs::remove_dir_all(data);
+        self.issue_control(&machine)
     }
 
     pub(crate) fn coordinator_arguments(&self) -> Vec<String> {
-        [
-            "coordinator",
-            "--data",
-            &self.path("coordinator"),
-            "--identity",
-            &self.path("id-c1"),
-            "--agents-listen",
-            &self.agents_address(),
-            "--api-listen",
-            "127.0.0.1:0",
-            "--peers-listen",
-            "127.0.0.1:0",
-            "--node",
-            "c1",
-        ]
-        .map(str::to_owned)
-        .to_vec()
+        self.arguments_of(&self.control[0])
     }
 
+    fn arguments_of(&self, machine: &Control) -> Vec<String> {
+        let identity = self.path(&format!("id-{}", machine.identity));
+        machine.arguments(&self.path(&machine.name), &identity)
+    }
+
+    /// Where agents find the first coordinator.
     pub(crate) fn agents_address(&self) -> String {
-        format!("{}:{}", self.address, self.agents_port)
+        self.control[0].agents.clone()
+    }
+
+    pub(crate) fn control(&self, name: &str) -> Result<&Control> {
+        let found = self.control.iter().find(|machine| machine.name == name);
+        found.with_context(|| format!("{name} is no control machine"))
+    }
+
+    pub(crate) fn coordinators(&self) -> impl Iterator<Item = &Control> {
+        self.control.iter().filter(|m| m.is_coordinator())
+    }
+
+    pub(crate) fn control_names(&self) -> Vec<String> {
+        self.control.iter().map(|m| m.name.clone()).collect()
+    }
+
+    /// Whether this coordinator says that it acts.
+    pub(crate) fn leads(&self, name: &str) -> bool {
+        self.door(name).affirms("/leader")
+    }
+
+    /// Who of a group acts now, by its own word.
+    pub(crate) fn leader(&self) -> Option<String> {
+        let mut names = self.coordinators().map(|machine| machine.name.clone());
+        names.find(|name| self.processes.contains_key(name) && self.leads(name))
+    }
+
+    /// Waits until somebody acts, and says who.
+    pub(crate) fn wait_for_leader(&mut self) -> Result<String> {
+        self.wait_for("somebody to lead", |site| Ok(site.leader().is_some()))?;
+        self.leader().context("the lead was lost at once")
+    }
+
+    /// Waits until this one answers that it could take over, or acts.
+    pub(crate) fn wait_until_ready(&mut self, name: &str) -> Result<()> {
+        self.wait_for("a control machine to be ready", |site| {
+            let answer = site.door(name).ask("/readyz", Ask::Get)?;
+            ensure!(answer.is_success(), "{name}: {answer:?}");
+            Ok(true)
+        })
     }
 
     pub(crate) fn start_supervisor(&mut self, n: u32) -> Result<()> {
@@ -176,8 +258,6 @@ impl Site {
             &self.path(&format!("data-{n}")),
             "--identity",
             &self.path(&format!("id-{name}")),
-            "--coordinator",
-            &self.agents_address(),
             "--supervisor",
             &self.path(&supervisor_name(n)),
             "--slots",
@@ -186,7 +266,11 @@ impl Site {
             name,
         ]
         .map(str::to_owned);
-        let arguments = [&arguments, self.agent_options.as_slice()].concat();
+        let coordinators = self.coordinators();
+        let coordinators: Vec<String> = coordinators
+            .flat_map(|machine| ["--coordinator".to_owned(), machine.agents.clone()])
+            .collect();
+        let arguments = [&arguments, coordinators.as_slice(), &self.agent_options].concat();
         self.spawn(&agent_name(n), &arguments)
     }
 
@@ -278,11 +362,22 @@ impl Site {
         self.matins(&["apply", "-f", &file]).map(drop)
     }
 
-    /// Runs the CLI against this site; its standard output.
+    /// Runs the CLI on the machine of the one that leads; its standard output.
     pub(crate) fn matins(&self, arguments: &[&str]) -> Result<String> {
-        let output = Command::new(binary()?)
+        let first = self.control[0].name.clone();
+        let (at, data) = match self.control.len() {
+            1 => (first, self.path("")),
+            _ => {
+                let at = self.leader().unwrap_or(first);
+                let data = self.path(&at);
+                (at, data)
+            }
+        };
+        let output = self
+            .grounds(&at)
+            .enter(&binary()?)
             .args(arguments)
-            .env("MATINS_DATA", self.coordinators_view(self.directory()))
+            .env("MATINS_DATA", data)
             .stdin(Stdio::null())
             .output()?;
         ensure!(
@@ -294,14 +389,24 @@ impl Site {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Who asks this site's coordinator over HTTP.
+    /// Who asks whichever coordinator of this site leads.
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.http.clone(), self.api_file())
+        self.client.clone()
+    }
+
+    fn client_of_all(&self) -> Client {
+        Client::new(self.coordinators().map(|m| self.door(&m.name)).collect())
+    }
+
+    /// Who asks this coordinator, whatever it is.
+    pub(crate) fn door(&self, name: &str) -> Door {
+        let network = self.grounds(name).network();
+        Door::new(self.api_file(name), network)
     }
 
     /// GETs `/api/v1/<path>`.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.client().get(path)
+        self.client.get(path)
     }
 
     /// Every run there is, oldest first.
@@ -382,28 +487,39 @@ impl Site {
     /// Supervisors first: they take their attempts with them.
     fn stopping_order(&self) -> Vec<String> {
         let mut names = self.process_names();
-        names.sort_by_key(|name| (!name.starts_with("supervisor"), name == COORDINATOR));
+        let is_control = |name: &String| self.control.iter().any(|m| m.name == *name);
+        names.sort_by_key(|name| (!name.starts_with("supervisor"), is_control(name)));
         names
     }
 
-    fn api_file(&self) -> PathBuf {
-        self.coordinators_view(&self.directory().join("coordinator/api.json"))
+    fn api_file(&self, name: &str) -> PathBuf {
+        self.seen_by(name, &self.directory().join(name).join("api.json"))
     }
 
-    /// How the test sees a path that the coordinator knows by this name.
-    pub(crate) fn coordinators_view(&self, path: &Path) -> PathBuf {
-        match self.grounds.get(COORDINATOR) {
+    /// How the test sees a path that the process knows by this name.
+    pub(crate) fn seen_by(&self, name: &str, path: &Path) -> PathBuf {
+        match self.grounds.get(name) {
             Some(grounds) => grounds.seen_from_outside(path),
             None => path.to_owned(),
         }
     }
 
-    fn issue(&self, role: &str, name: &str) -> Result<()> {
+    fn issue_control(&self, machine: &Control) -> Result<()> {
+        let node = machine.node.to_string();
+        let role = if machine.is_coordinator() {
+            "coordinator"
+        } else {
+            "witness"
+        };
+        self.issue(role, &machine.identity, &["--node", &node])
+    }
+
+    fn issue(&self, role: &str, name: &str, further: &[&str]) -> Result<()> {
         let (pki, out) = (self.path("pki"), self.path(&format!("id-{name}")));
-        self.matins(&[
+        let arguments = [
             "ca", "issue", "--dir", &pki, "--role", role, "--name", name, "--out", &out,
-        ])
-        .map(drop)
+        ];
+        self.matins(&[&arguments, further].concat()).map(drop)
     }
 
     fn spawn(&mut self, name: &str, arguments: &[String]) -> Result<()> {

@@ -14,7 +14,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::evidence::{Evidence, Overlap};
 use crate::rng::Rng;
-use crate::site::{COORDINATOR, Site, agent_name, supervisor_name};
+use crate::site::{Site, agent_name, supervisor_name};
 
 /// A supervisor that stood still for longer than this may have missed a deadline of the shortest
 /// lease: 15 s less the margins, and less a beat that was on its way.
@@ -84,7 +84,10 @@ impl Misfortune {
             0 | 1 => vec![agent],
             2 | 3 => vec![supervisor],
             4 | 5 => both,
-            _ => vec![COORDINATOR.to_owned()],
+            _ => {
+                let control = site.control_names();
+                vec![control[self.rng.index(control.len())].clone()]
+            }
         };
         if names.iter().any(|name| self.is_ill(name)) {
             return Ok(false);
@@ -115,11 +118,28 @@ impl Misfortune {
                 }
                 _ => site.kill(&name)?,
             }
-            if what == "rob" && name != COORDINATOR {
+            if what == "rob" && site.control(&name).is_err() {
                 rob(&site.directory().join(name.replace("host", "data")))?;
             }
             self.ills.push((until, Heal::Start(name)));
         }
+        Ok(true)
+    }
+
+    /// One process that is well is killed, if it is one that is drawn, and is started again within
+    /// three seconds.
+    pub(crate) fn kill(&mut self, site: &mut Site) -> Result<bool> {
+        let names = site.process_names();
+        let name = names[self.rng.index(names.len())].clone();
+        let length = self.rng.between(0, 3_000);
+        if self.is_ill(&name) {
+            return Ok(false);
+        }
+        let at = self.begun.elapsed().as_secs_f64();
+        println!("{at:6.1} s: kill {name} for {length} ms");
+        site.kill(&name)?;
+        let until = Instant::now() + Duration::from_millis(length as u64);
+        self.ills.push((until, Heal::Start(name)));
         Ok(true)
     }
 
@@ -144,7 +164,7 @@ impl Misfortune {
                 Heal::Start(name) => match name.rsplit_once('-') {
                     Some(("host", n)) => site.start_agent(n.parse()?)?,
                     Some((_, n)) => site.start_supervisor(n.parse()?)?,
-                    None => site.start_coordinator()?,
+                    None => site.start_control(&name)?,
                 },
             }
         }

@@ -1,0 +1,252 @@
+//! Disks of control machines that are full, damaged, wiped, or gone and restored from a backup.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use protocol::RunState;
+use protocol::api::{Alert, JobDetail};
+
+use crate::cables::on_network;
+use crate::end::{Fired, settle};
+use crate::evidence;
+use crate::fires::check_fires;
+use crate::journal::Journal;
+use crate::ledgers;
+use crate::room::Room;
+use crate::site::{GROUP, PATIENCE, Site, agent_name};
+use crate::writers::{Writer, living, tokens_of};
+
+fn each(name: &str) -> Writer<'_> {
+    Writer {
+        schedule: "@every 2s",
+        shards: 2,
+        seconds: 0.5,
+        takeover: "60s",
+        ..Writer::of(name)
+    }
+}
+
+/// disk-full-leader: it ends rather than promise what it cannot keep, the other one leads, and with
+/// room again it follows.
+#[test]
+#[ignore = "make test-full: a minute"]
+fn a_leader_whose_disk_is_full_is_followed_and_comes_back() -> Result<()> {
+    on_network("a full disk", || {
+        let mut room = Room::prepare(2)?;
+        let data = room.site.path("c1");
+        fs::create_dir_all(&data)?;
+        let small = ["-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", &data];
+        room.machine("c1")?.run("mount", &small)?;
+        room.site.start(2, 16)?;
+        let journal = Journal::begin(&room.site)?;
+        let each = each("disk-full/each");
+        each.apply(&room.site)?;
+        let long = Writer {
+            seconds: 30.0,
+            takeover: "60s",
+            ..Writer::of("disk-full/long")
+        };
+        long.run(&mut room.site)?;
+        ensure!(room.site.wait_for_leader()? == "c1", "the first one leads");
+        let fill = format!("cat /dev/zero > {data}/filling 2>/dev/null; true");
+        room.machine("c1")?.run("sh", &["-c", &fill])?;
+        let status = room.site.wait_for_end("c1")?;
+        ensure!(status.code() == Some(74), "it ended with {status}");
+        let next = room.site.wait_for_leader()?;
+        ensure!(next == "c2", "{next} leads");
+        sleep(Duration::from_secs(3));
+        let filling = format!("{data}/filling");
+        room.machine("c1")?.run("rm", &[&filling])?;
+        room.site.start_control("c1")?;
+        room.site.wait_until_ready("c1")?;
+        let evidence = settle(&mut room.site, journal, &[Fired(each, 2)], Duration::ZERO)?;
+        let overlaps = evidence.overlaps();
+        ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+        let of_long = evidence.attempts().filter(|(p, _)| p.job == long.name);
+        ensure!(of_long.count() == 4, "an attempt of the long one was lost");
+        room.site.close()
+    })
+}
+
+/// poison-row: one job's row cannot be read on the machine that is to lead next. It leads all the
+/// same, says so, and everything else fires.
+#[test]
+#[ignore = "make test-full: a minute"]
+fn a_damaged_row_keeps_nobody_from_leading() -> Result<()> {
+    let mut site = Site::of_three(1)?;
+    site.start(1, 8)?;
+    let (damaged, sound) = (each("poison/damaged"), each("poison/sound"));
+    damaged.apply(&site)?;
+    sound.apply(&site)?;
+    ensure!(site.wait_for_leader()? == "c1", "the first one leads");
+    site.terminate("c2")?;
+    let ledger = rusqlite::Connection::open(site.path("c2/ledger.db"))?;
+    let changed = ledger.execute(
+        "UPDATE versions SET manifest = '{' WHERE job_id IN \
+         (SELECT job_id FROM jobs WHERE name = ?1)",
+        [damaged.name],
+    )?;
+    ensure!(changed == 1, "{changed} rows were damaged");
+    drop(ledger);
+    site.start_control("c2")?;
+    site.wait_until_ready("c2")?;
+    site.kill("c1")?;
+    ensure!(site.wait_for_leader()? == "c2", "the other one leads");
+    let last = site.runs()?.last().context("they have fired")?.run;
+    site.wait_for("the other to fire on", |site| {
+        let runs = site.runs()?;
+        let of_sound = runs.iter().filter(|run| run.job.to_string() == sound.name);
+        let new = of_sound.filter(|run| run.run > last && run.state == RunState::Succeeded);
+        Ok(new.count() >= 3)
+    })?;
+    let shown: JobDetail = site.get(&format!("jobs/{}", damaged.name))?;
+    ensure!(shown.job.problem.is_some(), "it does not say so: {shown:?}");
+    let alerts: Vec<Alert> = site.get("alerts")?;
+    let of_damaged = |alert: &Alert| {
+        let job = alert.job.as_ref();
+        job.is_some_and(|job| job.to_string() == damaged.name)
+    };
+    ensure!(alerts.iter().any(of_damaged), "nobody is told: {alerts:?}");
+    // Where the row is whole, the job has missed nothing.
+    site.start_control("c1")?;
+    site.wait_until_ready("c1")?;
+    site.kill("c2")?;
+    ensure!(site.wait_for_leader()? == "c1", "the first one leads again");
+    let made_up = |site: &Site| -> Result<usize> {
+        let runs = site.runs()?;
+        let own = runs
+            .iter()
+            .filter(|run| run.job.to_string() == damaged.name);
+        Ok(own.filter(|run| run.state == RunState::Succeeded).count())
+    };
+    let before = made_up(&site)?;
+    site.wait_for("the damaged one to fire on", |site| {
+        Ok(made_up(site)? > before + 5)
+    })?;
+    for job in [&damaged, &sound] {
+        check_fires(&site, job.name, 2_000)?;
+    }
+    site.start_control("c2")?;
+    site.wait_until_ready("c2")?;
+    site.close()
+}
+
+/// wiped-disk: a machine that has forgotten for whom it voted is kept out under its old number, also
+/// where its vote would be wanted, and comes back under a new one.
+#[test]
+#[ignore = "make test-full: a minute"]
+fn a_wiped_disk_does_not_vote_and_comes_back_under_a_new_number() -> Result<()> {
+    let mut site = Site::of_three(2)?;
+    site.start(2, 8)?;
+    let journal = Journal::begin(&site)?;
+    let each = each("wiped/each");
+    each.apply(&site)?;
+    ensure!(site.wait_for_leader()? == "c1", "the first one leads");
+    site.kill("c2")?;
+    fs::remove_dir_all(site.path("c2"))?;
+    site.start_control("c2")?;
+    site.wait_for("somebody to say who is kept out", |site| {
+        let status = site.matins(&["cluster", "status"])?;
+        Ok(status.contains("Node 2 is not spoken to"))
+    })?;
+    // Its vote would be the second of three.
+    site.kill("w")?;
+    site.wait_for("nobody to act", |site| Ok(site.leader().is_none()))?;
+    sleep(Duration::from_secs(4));
+    ensure!(site.leader().is_none(), "a wiped disk has voted");
+    site.start_control("w")?;
+    site.wait_for_leader()?;
+    site.kill("c2")?;
+    site.wait_for("the old number to be out", |site| {
+        site.matins(&["cluster", "remove", "2"]).map(|_| true)
+    })?;
+    site.renumber("c2", 4)?;
+    site.start_control("c2")?;
+    let peers = site.control("c2")?.peers.clone();
+    site.wait_for("the new number to be in", |site| {
+        site.matins(&["cluster", "add", &peers]).map(|_| true)
+    })?;
+    site.wait_until_ready("c2")?;
+    // It is worth a vote again.
+    site.kill("c1")?;
+    ensure!(site.wait_for_leader()? == "c2", "the new one leads");
+    site.start_control("c1")?;
+    site.wait_until_ready("c1")?;
+    let evidence = settle(&mut site, journal, &[Fired(each, 2)], PATIENCE)?;
+    let overlaps = evidence.overlaps();
+    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    site.close()
+}
+
+/// The whole group is lost, and goes on from a backup that is older than what its hosts hold.
+#[test]
+#[ignore = "make test-full: a minute and a half"]
+fn a_group_restored_from_a_backup_gives_out_nothing_twice() -> Result<()> {
+    let mut site = Site::of_three(2)?;
+    site.start(2, 16)?;
+    let each = each("restored/each");
+    each.apply(&site)?;
+    let backup = site.path("group.backup");
+    site.wait_for("some runs to succeed", |site| {
+        let runs = site.runs()?;
+        let done = runs.iter().filter(|run| run.state == RunState::Succeeded);
+        Ok(done.count() >= 3)
+    })?;
+    site.matins(&["backup", "--to", &backup])?;
+    // What the backup has never heard of.
+    let later = Writer {
+        seconds: 300.0,
+        takeover: "10m",
+        ..Writer::of("restored/later")
+    };
+    later.run(&mut site)?;
+    let mut held = tokens_of(&site, &agent_name(1))?;
+    held.extend(tokens_of(&site, &agent_name(2))?);
+    for name in GROUP {
+        site.kill(name)?;
+        fs::remove_dir_all(site.path(name))?;
+    }
+    let before = evidence::notes(&site)?;
+    let (data, reason) = (site.path("c1"), "a drill");
+    site.matins(&["restore", &backup, "--data", &data, "--reason", reason])?;
+    site.start_control("c1")?;
+    ensure!(site.wait_for_leader()? == "c1", "who was restored leads");
+    for (name, node) in [("c2", 4), ("w", 5)] {
+        site.renumber(name, node)?;
+        site.start_control(name)?;
+        let peers = site.control(name)?.peers.clone();
+        site.wait_for("the others to be added", |site| {
+            site.matins(&["cluster", "add", &peers]).map(|_| true)
+        })?;
+    }
+    site.wait_for_agents(2)?;
+    site.wait_for("what the new ledger does not know to be ended", |site| {
+        Ok(living(site, &held)?.is_empty())
+    })?;
+    // A failover meanwhile does not shorten the hold.
+    site.kill("c1")?;
+    ensure!(site.wait_for_leader()? == "c2", "the new one leads");
+    site.start_control("c1")?;
+    site.wait_until_ready("c1")?;
+    sleep(Duration::from_secs(5));
+    let tokens: BTreeSet<i64> = before.iter().map(|note| note.token).collect();
+    let known: BTreeSet<_> = before
+        .iter()
+        .map(|note| (&note.piece, note.token))
+        .collect();
+    for note in evidence::notes(&site)? {
+        ensure!(
+            known.contains(&(&note.piece, note.token)) || !tokens.contains(&note.token),
+            "a token was given out twice: {note:?}"
+        );
+        ensure!(
+            known.iter().any(|(piece, _)| **piece == note.piece),
+            "it began while nothing may be granted: {note:?}"
+        );
+    }
+    ledgers::check_equal(&site)?;
+    site.close()
+}

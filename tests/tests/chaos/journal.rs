@@ -1,0 +1,143 @@
+//! A client that changes something all the time and notes what was acknowledged: what it was told
+//! is done must be there at the end, and nothing may be there twice.
+//!
+//! It asks for runs of a job that no host can carry out, and cancels each. Each of these commands
+//! carries a reason of its own, which the audit keeps for ever.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use protocol::api::RunAnswer;
+use serde_json::json;
+
+use crate::client::{Ask, Client};
+use crate::ledgers;
+use crate::site::Site;
+use crate::writers::Writer;
+
+pub(crate) const JOB: &str = "journal/asked";
+
+/// Between two changes.
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// What became of each command, by its reason.
+#[derive(Default)]
+struct Kept {
+    /// With the run that it was about.
+    acknowledged: Vec<(String, String)>,
+    /// Nobody was there, or the answer did not come: it may have been carried out.
+    unheard: Vec<String>,
+    /// It was said that nothing was done.
+    refused: Vec<String>,
+}
+
+pub(crate) struct Journal {
+    over: Arc<AtomicBool>,
+    writer: JoinHandle<Result<Kept>>,
+}
+
+impl Journal {
+    /// Begins to write, until it is [closed](Journal::check).
+    pub(crate) fn begin(site: &Site) -> Result<Journal> {
+        let job = Writer {
+            shards: 1,
+            overlap: "allow",
+            further: "needs: { labels: [nowhere] }\n",
+            ..Writer::of(JOB)
+        };
+        job.apply(site)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (client, told) = (site.client(), Arc::clone(&over));
+        Ok(Journal {
+            over,
+            writer: spawn(move || write(&client, &told)),
+        })
+    }
+
+    /// The same, once somebody leads.
+    pub(crate) fn begin_when_led(site: &mut Site) -> Result<Journal> {
+        site.wait_for_leader()?;
+        Journal::begin(site)
+    }
+
+    /// Ends it, and holds what it was told against every ledger of the group.
+    pub(crate) fn check(self, site: &Site) -> Result<()> {
+        self.over.store(true, Ordering::Relaxed);
+        let joined = self.writer.join();
+        let kept = joined.map_err(|_| anyhow!("the client panicked"))??;
+        println!(
+            "journal: {} acknowledged, {} unheard, {} refused",
+            kept.acknowledged.len(),
+            kept.unheard.len(),
+            kept.refused.len()
+        );
+        ensure!(!kept.acknowledged.is_empty(), "nothing was acknowledged");
+        for name in site.control_names() {
+            let query = "SELECT reason || ' run-' || run_id FROM audit \
+                         WHERE reason LIKE 'journal %'";
+            let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for row in ledgers::ask(site, &name, query)? {
+                let (reason, run) = row.rsplit_once(' ').context("a reason and a run")?;
+                let runs = there.entry(reason.to_owned()).or_default();
+                runs.push(run.to_owned());
+            }
+            let twice: Vec<_> = there.iter().filter(|(_, runs)| runs.len() > 1).collect();
+            ensure!(twice.is_empty(), "{name}: carried out twice: {twice:?}");
+            let kept_there = |reason: &str, run: &String| {
+                let runs = there.get(reason);
+                runs.is_some_and(|runs| runs.contains(run))
+            };
+            let mut lost = kept.acknowledged.clone();
+            lost.retain(|(reason, run)| !kept_there(reason, run));
+            ensure!(
+                lost.is_empty(),
+                "{name}: acknowledged, and not there: {lost:?}"
+            );
+            let mut refused = kept.refused.iter();
+            let done = refused.find(|reason| there.contains_key(*reason));
+            ensure!(done.is_none(), "{name}: refused, and there: {done:?}");
+        }
+        Ok(())
+    }
+}
+
+fn write(client: &Client, over: &AtomicBool) -> Result<Kept> {
+    let mut kept = Kept::default();
+    let mut started = None;
+    for number in 1.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let reason = format!("journal {number}");
+        let body = json!({ "by": "journal", "reason": reason });
+        let path = match &started {
+            None => format!("/api/v1/jobs/{JOB}/runs"),
+            Some(run) => format!("/api/v1/runs/{run}/cancel"),
+        };
+        match client.ask(&path, Ask::Post(&body)) {
+            Ok(answer) if answer.is_success() => {
+                let run = match started.take() {
+                    Some(run) => run,
+                    None => {
+                        let answer: RunAnswer = serde_json::from_str(&answer.text)?;
+                        started.insert(answer.run.to_string()).clone()
+                    }
+                };
+                kept.acknowledged.push((reason, run));
+            }
+            Ok(answer) if answer.is_of_another() => kept.refused.push(reason),
+            // What became of it is not known there either, if the lead was lost meanwhile.
+            Ok(answer) if answer.status == 503 => kept.unheard.push(reason),
+            // It was cancelled by what was not heard.
+            Ok(answer) if answer.status == 409 && started.is_some() => started = None,
+            Ok(answer) => bail!("{path}: {answer:?}"),
+            Err(_) => kept.unheard.push(reason),
+        }
+        sleep(PAUSE);
+    }
+    Ok(kept)
+}

@@ -1,0 +1,89 @@
+//! Everything is killed at random moments, members of the group and hosts alike, while hundreds of
+//! fires come due.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use crate::chance::{chance, seed};
+use crate::end::{Fired, settle};
+use crate::journal::Journal;
+use crate::misfortune::Misfortune;
+use crate::site::Site;
+use crate::writers::Writer;
+
+const HOSTS: u32 = 3;
+
+/// Jobs that fire every so many seconds, and their shards.
+const JOBS: [(&str, i64, u32); 6] = [
+    ("kills/a", 1, 1),
+    ("kills/b", 1, 1),
+    ("kills/c", 2, 2),
+    ("kills/d", 2, 1),
+    ("kills/e", 3, 4),
+    ("kills/f", 5, 3),
+];
+
+/// So many fires, while something is killed every second or two. At most one control machine is
+/// dead by our hand at a time, now and then two: then nothing fires until one is back.
+fn killed_during(fires: usize, limit: Duration) -> Result<()> {
+    let mut misfortune = Misfortune::new(chance(seed()), HOSTS, Duration::from_secs(5));
+    let mut site = Site::of_three(HOSTS)?;
+    site.start(HOSTS, 16)?;
+    let journal = Journal::begin(&site)?;
+    let schedules: Vec<String> = JOBS.map(|(_, every, _)| format!("@every {every}s")).into();
+    let jobs: Vec<Fired> = JOBS
+        .iter()
+        .zip(&schedules)
+        .map(|(&(name, every, shards), schedule)| {
+            let job = Writer {
+                schedule,
+                shards,
+                seconds: 0.2,
+                ..Writer::of(name)
+            };
+            Fired(job, every)
+        })
+        .collect();
+    for Fired(job, _) in &jobs {
+        job.apply(&site)?;
+    }
+    let begun = Instant::now();
+    let mut strikes = 0;
+    let mut looked = Instant::now();
+    loop {
+        let next = misfortune.moment(100, 1_500);
+        sleep(next.saturating_duration_since(Instant::now()));
+        misfortune.heal(&mut site)?;
+        site.check_alive()?;
+        strikes += u32::from(misfortune.kill(&mut site)?);
+        if looked.elapsed() > Duration::from_secs(3) {
+            looked = Instant::now();
+            let runs = site.runs().map_or(0, |runs| runs.len());
+            if runs >= fires {
+                break;
+            }
+            ensure!(begun.elapsed() < limit, "{runs} of {fires} fires");
+        }
+    }
+    misfortune.heal_all(&mut site)?;
+    site.wait_for_agents(HOSTS)?;
+    println!("{strikes} killed in {:?}", begun.elapsed());
+    let evidence = settle(&mut site, journal, &jobs, limit)?;
+    let overlaps = evidence.overlaps();
+    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    site.close()
+}
+
+#[test]
+#[ignore = "make test-full: two minutes"]
+fn killed_at_random_during_three_hundred_fires() -> Result<()> {
+    killed_during(300, Duration::from_secs(600))
+}
+
+#[test]
+#[ignore = "make test-full: an hour"]
+fn killed_at_random_during_ten_thousand_fires() -> Result<()> {
+    killed_during(10_000, Duration::from_secs(2 * 3_600))
+}

@@ -1,0 +1,161 @@
+//! Both coordinators are away at once: for seconds, and for minutes.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use protocol::RunState;
+
+use crate::end::{Fired, settle};
+use crate::journal::Journal;
+use crate::site::Site;
+use crate::writers::Writer;
+
+const COORDINATORS: [&str; 2] = ["c1", "c2"];
+
+/// Both are restarted within ten seconds, told to end or killed, and in either order; what runs
+/// goes on.
+#[test]
+#[ignore = "make test-full: a minute and a half"]
+fn both_restarted_within_ten_seconds_interrupt_nothing() -> Result<()> {
+    let mut site = Site::of_three(2)?;
+    site.start(2, 8)?;
+    let journal = Journal::begin(&site)?;
+    let each = Writer {
+        schedule: "@every 2s",
+        shards: 2,
+        seconds: 0.5,
+        takeover: "60s",
+        ..Writer::of("restart/each")
+    };
+    each.apply(&site)?;
+    let long = Writer {
+        seconds: 60.0,
+        takeover: "60s",
+        ..Writer::of("restart/long")
+    };
+    long.run(&mut site)?;
+    for (kill, order) in [(false, ["c1", "c2"]), (true, ["c2", "c1"])] {
+        for name in order {
+            if kill {
+                site.kill(name)?;
+            } else {
+                site.terminate(name)?;
+            }
+            sleep(Duration::from_secs(2));
+        }
+        for name in order {
+            site.start_control(name)?;
+            sleep(Duration::from_secs(1));
+        }
+        for name in COORDINATORS {
+            site.wait_until_ready(name)?;
+        }
+        site.wait_for_leader()?;
+        site.wait_for_agents(2)?;
+    }
+    let limit = Duration::from_secs(60);
+    let evidence = settle(&mut site, journal, &[Fired(each, 2)], limit)?;
+    let overlaps = evidence.overlaps();
+    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    let of_long = evidence.attempts().filter(|(p, _)| p.job == long.name);
+    ensure!(of_long.count() == 4, "an attempt of the long one was lost");
+    site.close()
+}
+
+/// Nobody leads for longer than most leases last: who may work on for ten minutes does so to the
+/// end, and its receipts wait for whoever comes.
+fn both_down(length: Duration) -> Result<()> {
+    let mut site = Site::of_three(2)?;
+    site.start(2, 8)?;
+    let patient = Writer {
+        seconds: length.as_secs_f64() / 2.0,
+        takeover: "10m",
+        ..Writer::of("down/patient")
+    };
+    patient.run(&mut site)?;
+    for name in COORDINATORS {
+        site.kill(name)?;
+    }
+    sleep(length);
+    for name in COORDINATORS {
+        site.start_control(name)?;
+    }
+    let journal = Journal::begin_when_led(&mut site)?;
+    site.wait_for("every receipt to come", |site| {
+        let runs = site.runs()?;
+        let mut own = runs
+            .iter()
+            .filter(|run| run.job.to_string() == patient.name);
+        Ok(own.all(|run| run.state == RunState::Succeeded))
+    })?;
+    let evidence = settle(&mut site, journal, &[], Duration::ZERO)?;
+    let overlaps = evidence.overlaps();
+    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    let attempts = evidence.attempts().count();
+    ensure!(attempts == 4, "{attempts} attempts of what ran to its end");
+    site.close()
+}
+
+#[test]
+#[ignore = "make test-full: a minute"]
+fn both_down_for_forty_seconds_while_work_ends() -> Result<()> {
+    both_down(Duration::from_secs(40))
+}
+
+#[test]
+#[ignore = "make test-full: six minutes"]
+fn both_down_for_five_minutes_while_work_ends() -> Result<()> {
+    both_down(Duration::from_secs(300))
+}
+
+/// A job that forbids overlap is still running when it is due again, and the lead changes hands just
+/// then: whoever leads says that it was skipped and why, and does not start it twice.
+#[test]
+#[ignore = "make test-full: a minute"]
+fn a_forbid_job_across_its_next_fire_and_a_failover() -> Result<()> {
+    let mut site = Site::of_three(2)?;
+    site.start(2, 8)?;
+    let journal = Journal::begin(&site)?;
+    let forbid = Writer {
+        schedule: "@every 8s",
+        shards: 2,
+        seconds: 13.0,
+        overlap: "forbid",
+        takeover: "60s",
+        ..Writer::of("forbid/long")
+    };
+    forbid.apply(&site)?;
+    site.wait_for("the first to run", |site| {
+        let runs = site.runs()?;
+        Ok(runs.iter().any(|run| run.state == RunState::Running))
+    })?;
+    for round in 0..3 {
+        let leader = site.wait_for_leader()?;
+        if round == 1 {
+            site.terminate(&leader)?;
+        } else {
+            site.kill(&leader)?;
+        }
+        // It is due again while nobody leads, or while the other one has just begun to.
+        sleep(Duration::from_millis(500));
+        site.start_control(&leader)?;
+        site.wait_until_ready(&leader)?;
+        sleep(Duration::from_secs(7));
+    }
+    let limit = Duration::from_secs(60);
+    let evidence = settle(&mut site, journal, &[Fired(forbid.clone(), 8)], limit)?;
+    let overlaps = evidence.overlaps();
+    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    let skipped = evidence
+        .runs
+        .iter()
+        .filter(|run| run.run.state == RunState::Skipped);
+    let mut skipped = skipped.peekable();
+    ensure!(skipped.peek().is_some(), "none was skipped");
+    for run in skipped {
+        let reason = format!("{:?}", run.run.reason);
+        ensure!(reason.contains("run-"), "it does not say why: {run:?}");
+    }
+    site.close()
+}
