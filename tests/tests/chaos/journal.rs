@@ -120,12 +120,11 @@ fn write(client: &Client, over: &AtomicBool) -> Result<Kept> {
         };
         match client.ask(&path, Ask::Post(&body)) {
             Ok(answer) if answer.is_success() => {
-                let run = match started.take() {
-                    Some(run) => run,
-                    None => {
-                        let answer: RunAnswer = serde_json::from_str(&answer.text)?;
-                        started.insert(answer.run.to_string()).clone()
-                    }
+                let run = if let Some(run) = started.take() {
+                    run
+                } else {
+                    let answer: RunAnswer = serde_json::from_str(&answer.text)?;
+                    started.insert(answer.run.to_string()).clone()
                 };
                 kept.acknowledged.push((reason, run));
             }

@@ -365,19 +365,12 @@ impl Site {
     /// Runs the CLI on the machine of the one that leads; its standard output.
     pub(crate) fn matins(&self, arguments: &[&str]) -> Result<String> {
         let first = self.control[0].name.clone();
-        let (at, data) = match self.control.len() {
-            1 => (first, self.path("")),
-            _ => {
-                let at = self.leader().unwrap_or(first);
-                let data = self.path(&at);
-                (at, data)
-            }
-        };
+        let at = self.leader().unwrap_or(first);
         let output = self
             .grounds(&at)
             .enter(&binary()?)
             .args(arguments)
-            .env("MATINS_DATA", data)
+            .env("MATINS_DATA", self.path(&at))
             .stdin(Stdio::null())
             .output()?;
         ensure!(

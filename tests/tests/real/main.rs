@@ -8,7 +8,8 @@
 mod machines;
 
 use machines::{
-    cables, chance, client, evidence, fires, grounds, leftovers, misfortune, rng, site, writers,
+    cables, chance, client, control, evidence, fires, grounds, leftovers, misfortune, rng, site,
+    writers,
 };
 
 mod clocks;
