@@ -53,8 +53,6 @@ fn what_a_cut_off_leader_s_hosts_run_is_dead_before_the_other_side_grants_it() -
     on_network("a cut-off leader", || {
         let mut room = Room::start(3)?;
         let journal = Journal::begin(&room.site)?;
-        let each = each("cut-off/each");
-        each.apply(&room.site)?;
         let job = Writer {
             seconds: 20.0,
             shards: 6,
@@ -71,6 +69,8 @@ fn what_a_cut_off_leader_s_hosts_run_is_dead_before_the_other_side_grants_it() -
             tokens.extend(tokens_of(&room.site, host)?);
         }
         ensure!(tokens.len() > 1, "its side has nothing: {tokens:?}");
+        let each = each("cut-off/each");
+        each.apply(&room.site)?;
         for host in &sides {
             room.part(host, other)?;
         }
@@ -319,8 +319,6 @@ fn hosts_without_a_network_for_five_minutes_run_it_again() -> Result<()> {
     on_network("cut cables", || {
         let mut room = Room::start(2)?;
         let journal = Journal::begin(&room.site)?;
-        let each = each("hosts-5m/each");
-        each.apply(&room.site)?;
         let long = Writer {
             seconds: 20.0,
             takeover: "60s",
@@ -329,6 +327,8 @@ fn hosts_without_a_network_for_five_minutes_run_it_again() -> Result<()> {
         long.run(&mut room.site)?;
         let mut tokens = tokens_of(&room.site, &agent_name(1))?;
         tokens.extend(tokens_of(&room.site, &agent_name(2))?);
+        let each = each("hosts-5m/each");
+        each.apply(&room.site)?;
         room.cut_hosts(Duration::from_secs(300))?;
         room.site.wait_for_agents(2)?;
         ensure!(

@@ -11,14 +11,6 @@ use crate::journal::Journal;
 use crate::site::Site;
 use crate::writers::Writer;
 
-/// Waits until somebody else than `before` leads.
-fn wait_for_another(site: &mut Site, before: &str) -> Result<String> {
-    site.wait_for("another one to lead", |site| {
-        Ok(site.leader().is_some_and(|now| now != before))
-    })?;
-    site.leader().context("the lead was lost at once")
-}
-
 #[test]
 fn whoever_leads_next_goes_on_where_the_last_one_stopped() -> Result<()> {
     let mut site = Site::of_three(2)?;
@@ -45,13 +37,13 @@ fn whoever_leads_next_goes_on_where_the_last_one_stopped() -> Result<()> {
 
     // Asked to go.
     site.matins(&["cluster", "transfer"])?;
-    let next = wait_for_another(&mut site, &last(&leaders)?)?;
+    let next = site.wait_for_leader_but(&last(&leaders)?)?;
     leaders.push(next);
 
     // Told to end.
     let gone = last(&leaders)?;
     site.terminate(&gone)?;
-    let next = wait_for_another(&mut site, &gone)?;
+    let next = site.wait_for_leader_but(&gone)?;
     site.start_control(&gone)?;
     site.wait_until_ready(&gone)?;
     leaders.push(next);
@@ -59,7 +51,7 @@ fn whoever_leads_next_goes_on_where_the_last_one_stopped() -> Result<()> {
     // Killed.
     let gone = last(&leaders)?;
     site.kill(&gone)?;
-    let next = wait_for_another(&mut site, &gone)?;
+    let next = site.wait_for_leader_but(&gone)?;
     site.start_control(&gone)?;
     site.wait_until_ready(&gone)?;
     leaders.push(next);

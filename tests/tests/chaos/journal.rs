@@ -64,7 +64,8 @@ impl Journal {
         Journal::begin(site)
     }
 
-    /// Ends it, and holds what it was told against every ledger of the group.
+    /// Ends it, waits until all ledgers stand at one position and are equal there, and holds what it
+    /// was told against each.
     pub(crate) fn check(self, site: &Site) -> Result<()> {
         self.over.store(true, Ordering::Relaxed);
         let joined = self.writer.join();
@@ -76,6 +77,8 @@ impl Journal {
             kept.refused.len()
         );
         ensure!(!kept.acknowledged.is_empty(), "nothing was acknowledged");
+        // What is acknowledged is on two of three by then, and on the third soon.
+        ledgers::check_equal(site)?;
         for name in site.control_names() {
             let query = "SELECT reason || ' run-' || run_id FROM audit \
                          WHERE reason LIKE 'journal %'";

@@ -68,8 +68,6 @@ fn an_agent_stopped_past_its_lease_and_a_failover() -> Result<()> {
     let mut site = Site::of_three(2)?;
     site.start(2, 8)?;
     let journal = Journal::begin(&site)?;
-    let each = each("stall-agent/each");
-    each.apply(&site)?;
     let long = Writer {
         seconds: 30.0,
         ways: &["stubborn"],
@@ -78,6 +76,8 @@ fn an_agent_stopped_past_its_lease_and_a_failover() -> Result<()> {
     long.run(&mut site)?;
     let tokens = tokens_of(&site, &agent_name(1))?;
     ensure!(!tokens.is_empty(), "host 1 has nothing");
+    let each = each("stall-agent/each");
+    each.apply(&site)?;
     site.stop(&agent_name(1))?;
     let leader = site.wait_for_leader()?;
     site.kill(&leader)?;
@@ -101,8 +101,6 @@ fn a_host_stopped_past_its_lease_and_a_failover() -> Result<()> {
     let mut site = Site::of_three(2)?;
     site.start(2, 8)?;
     let journal = Journal::begin(&site)?;
-    let each = each("stall-host/each");
-    each.apply(&site)?;
     let long = Writer {
         seconds: 40.0,
         ..Writer::of("stall-host/long")
@@ -110,6 +108,8 @@ fn a_host_stopped_past_its_lease_and_a_failover() -> Result<()> {
     long.run(&mut site)?;
     let tokens = tokens_of(&site, &agent_name(1))?;
     ensure!(!tokens.is_empty(), "host 1 has nothing");
+    let each = each("stall-host/each");
+    each.apply(&site)?;
     for name in [agent_name(1), supervisor_name(1)] {
         site.stop(&name)?;
     }

@@ -19,8 +19,8 @@ use crate::site::PATIENCE;
 /// A question to a coordinator that is stopped must not wait for ever.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Who leads answers that at once.
-const WORD_LIMIT: Duration = Duration::from_secs(1);
+/// Who leads answers that at once, on a machine that is not busy.
+const WORD_LIMIT: Duration = Duration::from_secs(3);
 
 /// One coordinator, as somebody on its machine asks it. Clones share connections.
 #[derive(Clone)]

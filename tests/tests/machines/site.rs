@@ -1,6 +1,7 @@
 //! A whole site: one coordinator or a control group, agents and their supervisors, as real processes
 //! that can be killed, stopped and cut off one by one.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -227,8 +228,17 @@ impl Site {
 
     /// Waits until somebody acts, and says who.
     pub(crate) fn wait_for_leader(&mut self) -> Result<String> {
-        self.wait_for("somebody to lead", |site| Ok(site.leader().is_some()))?;
-        self.leader().context("the lead was lost at once")
+        self.wait_for_leader_but("")
+    }
+
+    /// Waits until somebody else than this one acts.
+    pub(crate) fn wait_for_leader_but(&mut self, before: &str) -> Result<String> {
+        let found = RefCell::new(None);
+        self.wait_for("somebody to lead", |site| {
+            *found.borrow_mut() = site.leader().filter(|now| now != before);
+            Ok(found.borrow().is_some())
+        })?;
+        found.into_inner().context("somebody leads")
     }
 
     /// Waits until this one answers that it could take over, or acts.
