@@ -38,7 +38,7 @@ fn a_leader_whose_disk_is_full_is_followed_and_comes_back() -> Result<()> {
         let mut room = Room::prepare(2)?;
         let data = room.site.path("c1");
         fs::create_dir_all(&data)?;
-        let small = ["-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", &data];
+        let small = ["-t", "tmpfs", "-o", "size=128m,mode=0700", "tmpfs", &data];
         room.machine("c1")?.run("mount", &small)?;
         room.site.start(2, 16)?;
         let journal = Journal::begin(&room.site)?;
