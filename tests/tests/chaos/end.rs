@@ -1,9 +1,11 @@
 //! How every trial ends: all is healed, and everybody who saw anything must agree.
 
 use std::fs;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use protocol::{RunId, RunState};
 
 use crate::evidence::Evidence;
 use crate::fires::check_fires;
@@ -27,13 +29,9 @@ pub(crate) fn settle(
 ) -> Result<Evidence> {
     let leader = site.wait_for_leader()?;
     let last = site.runs()?.last().context("something has fired")?.run;
-    site.wait_within(PATIENCE + limit, "every run up to now to end", |site| {
-        let runs = site.runs()?;
-        let mut until = runs.iter().filter(|run| run.run <= last);
-        Ok(until.all(|run| run.ended_at.is_some() || run.job.to_string() == journal::JOB))
-    })?;
+    let asked = wait_until_ended(site, last, PATIENCE + limit)?;
     let evidence = Evidence::gather_but(site, &[journal::JOB])?;
-    println!("{leader} leads; {}", evidence.summary());
+    println!("{leader} leads; {asked} asked; {}", evidence.summary());
     evidence.check()?;
     for Fired(job, every_seconds) in fired {
         let fires = check_fires(site, job.name, every_seconds * 1_000)?;
@@ -42,6 +40,41 @@ pub(crate) fn settle(
     journal.check(site)?;
     nothing_panicked(site)?;
     Ok(evidence)
+}
+
+/// Waits until every run up to `last` is final, and answers for the person that those wait for who
+/// have been tried too often. How often that was.
+fn wait_until_ended(site: &mut Site, last: RunId, limit: Duration) -> Result<usize> {
+    let begun = Instant::now();
+    let mut asked = 0;
+    loop {
+        let mut open = match site.runs() {
+            Ok(runs) => runs,
+            // Nobody leads just now.
+            Err(error) => {
+                ensure!(begun.elapsed() < limit, "nobody answers: {error:#}");
+                sleep(Duration::from_millis(200));
+                continue;
+            }
+        };
+        open.retain(|run| {
+            run.run <= last && run.ended_at.is_none() && run.job.to_string() != journal::JOB
+        });
+        if open.is_empty() {
+            return Ok(asked);
+        }
+        ensure!(begun.elapsed() < limit, "still open: {open:#?}");
+        for run in open
+            .iter()
+            .filter(|run| run.state == RunState::NeedsConfirmation)
+        {
+            let id = run.run.to_string();
+            site.matins(&["confirm", &id, "--as", "retry", "--reason", "looked at it"])?;
+            asked += 1;
+        }
+        site.check_alive()?;
+        sleep(Duration::from_millis(500));
+    }
 }
 
 /// Nobody on any machine has panicked, whoever came up again afterwards.

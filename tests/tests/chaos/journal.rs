@@ -22,7 +22,7 @@ use crate::writers::Writer;
 pub(crate) const JOB: &str = "journal/asked";
 
 /// Between two changes.
-const PAUSE: Duration = Duration::from_millis(40);
+const PAUSE: Duration = Duration::from_millis(80);
 
 /// What became of each command, by its reason.
 #[derive(Default)]

@@ -19,7 +19,12 @@ struct Held {
 }
 
 impl Held {
-    fn of(name: &str, directory: &Path) -> Result<Held> {
+    fn of(site: &Site, name: &str) -> Result<Held> {
+        let directory = site.directory().join(name);
+        site.grounds(name).inside(|| Held::open(name, &directory))
+    }
+
+    fn open(name: &str, directory: &Path) -> Result<Held> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(directory.join("ledger.db"), flags)?;
         connection.busy_timeout(Duration::from_secs(10))?;
@@ -72,8 +77,7 @@ fn hold_all(site: &Site) -> Result<Vec<Held>> {
     loop {
         let mut all = Vec::new();
         for name in site.control_names() {
-            let directory = site.seen_by(&name, &site.directory().join(&name));
-            all.push(Held::of(&name, &directory)?);
+            all.push(Held::of(site, &name)?);
         }
         if all.windows(2).all(|two| two[0].position == two[1].position) {
             return Ok(all);
@@ -121,8 +125,7 @@ pub(crate) fn check_equal(site: &Site) -> Result<()> {
 
 /// What this query answers, of one column, on the ledger of one machine.
 pub(crate) fn ask(site: &Site, name: &str, query: &str) -> Result<Vec<String>> {
-    let directory = site.seen_by(name, &site.directory().join(name));
-    let held = Held::of(name, &directory)?;
+    let held = Held::of(site, name)?;
     let mut select = held.connection.prepare(query)?;
     let rows = select.query_map([], |row| row.get(0))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -20,6 +20,7 @@ mod failover;
 mod journal;
 mod kills;
 mod ledgers;
+mod mix;
 mod restarts;
 mod room;
 mod smoke;

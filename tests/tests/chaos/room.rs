@@ -48,6 +48,10 @@ impl Room {
         Ok(Room { site, machines })
     }
 
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.machines.keys().cloned().collect()
+    }
+
     pub(crate) fn machine(&self, name: &str) -> Result<&Wired> {
         let machine = self.machines.get(name);
         machine.with_context(|| format!("there is no machine {name}"))

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use nix::sched::{CloneFlags, setns, unshare};
 
 /// Nothing special, unless a trial says so.
 #[derive(Clone, Default)]
@@ -42,6 +43,14 @@ impl Grounds {
         match &self.namespaces {
             Some(namespaces) => namespaces.command(program),
             None => Command::new(program),
+        }
+    }
+
+    /// Does something that must see the files as a process here does.
+    pub(crate) fn inside<T: Send>(&self, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        match &self.namespaces {
+            Some(namespaces) => namespaces.inside(act),
+            None => act(),
         }
     }
 
@@ -109,6 +118,21 @@ impl Namespaces {
 
     pub(crate) fn pid(&self) -> u32 {
         self.holder.id()
+    }
+
+    /// Does something that must see the files as a process in here does: what is opened stays open.
+    fn inside<T: Send>(&self, act: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        let mounts = format!("/proc/{}/ns/mnt", self.holder.id());
+        // A thread of its own: what moves into a namespace does not come back.
+        let moved = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                unshare(CloneFlags::CLONE_FS)?;
+                setns(fs::File::open(mounts)?, CloneFlags::CLONE_NEWNS)?;
+                act()
+            });
+            thread.join()
+        });
+        moved.map_err(|_| anyhow!("what was done inside panicked"))?
     }
 
     fn network(&self) -> Option<PathBuf> {
