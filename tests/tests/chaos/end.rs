@@ -1,5 +1,6 @@
 //! How every trial ends: all is healed, and everybody who saw anything must agree.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,6 +17,22 @@ use crate::writers::Writer;
 /// A job that has fired all the while, and how often it does.
 pub(crate) struct Fired<'a>(pub(crate) Writer<'a>, pub(crate) i64);
 
+/// What was seen when all had come to its end.
+pub(crate) struct Ended {
+    pub(crate) evidence: Evidence,
+    /// How often a person answered for each run.
+    pub(crate) asked: BTreeMap<RunId, usize>,
+}
+
+impl Ended {
+    /// What must hold where no host stood still past its margin.
+    pub(crate) fn nobody_was_overtaken(&self) -> Result<()> {
+        let overlaps = self.evidence.overlaps();
+        ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+        Ok(())
+    }
+}
+
 /// Waits until all that was due by now has come to its end, then holds against each other what the
 /// writers noted, what the guard let through, the ledgers and the journal.
 ///
@@ -26,12 +43,16 @@ pub(crate) fn settle(
     journal: Journal,
     fired: &[Fired],
     limit: Duration,
-) -> Result<Evidence> {
+) -> Result<Ended> {
     let leader = site.wait_for_leader()?;
     let last = site.runs()?.last().context("something has fired")?.run;
     let asked = wait_until_ended(site, last, PATIENCE + limit)?;
     let evidence = Evidence::gather_but(site, &[journal::JOB])?;
-    println!("{leader} leads; {asked} asked; {}", evidence.summary());
+    println!(
+        "{leader} leads; a person answered {} times; {}",
+        asked.values().sum::<usize>(),
+        evidence.summary()
+    );
     evidence.check()?;
     for Fired(job, every_seconds) in fired {
         let fires = check_fires(site, job.name, every_seconds * 1_000)?;
@@ -39,14 +60,18 @@ pub(crate) fn settle(
     }
     journal.check(site)?;
     nothing_panicked(site)?;
-    Ok(evidence)
+    Ok(Ended { evidence, asked })
 }
 
 /// Waits until every run up to `last` is final, and answers for the person that those wait for who
-/// have been tried too often. How often that was.
-fn wait_until_ended(site: &mut Site, last: RunId, limit: Duration) -> Result<usize> {
+/// have been tried too often, or of which nobody knows what they did. How often, of each.
+fn wait_until_ended(
+    site: &mut Site,
+    last: RunId,
+    limit: Duration,
+) -> Result<BTreeMap<RunId, usize>> {
     let begun = Instant::now();
-    let mut asked = 0;
+    let mut asked = BTreeMap::new();
     loop {
         let mut open = match site.runs() {
             Ok(runs) => runs,
@@ -70,7 +95,7 @@ fn wait_until_ended(site: &mut Site, last: RunId, limit: Duration) -> Result<usi
         {
             let id = run.run.to_string();
             site.matins(&["confirm", &id, "--as", "retry", "--reason", "looked at it"])?;
-            asked += 1;
+            *asked.entry(run.run).or_default() += 1;
         }
         site.check_alive()?;
         sleep(Duration::from_millis(500));

@@ -66,10 +66,10 @@ fn whoever_leads_next_goes_on_where_the_last_one_stopped() -> Result<()> {
     leaders.push(site.wait_for_leader()?);
     println!("led: {leaders:?}");
 
-    let evidence = settle(&mut site, journal, &[Fired(each, 2)], Duration::ZERO)?;
-    let overlaps = evidence.overlaps();
-    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    let of_long: BTreeSet<i64> = evidence
+    let ended = settle(&mut site, journal, &[Fired(each, 2)], Duration::ZERO)?;
+    ended.nobody_was_overtaken()?;
+    let of_long: BTreeSet<i64> = ended
+        .evidence
         .attempts()
         .filter(|(piece, _)| piece.job == long.name)
         .map(|(_, attempt)| attempt.token.0)

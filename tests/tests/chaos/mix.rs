@@ -17,6 +17,9 @@ use crate::writers::Writer;
 
 const HOSTS: u32 = 3;
 
+/// A second run of it may do harm: a person is asked first.
+const UNSAFE: &str = "mix/unsafe";
+
 /// What is wrong with the network.
 enum Fault {
     /// The cable of this machine is cut.
@@ -72,7 +75,7 @@ impl Network {
     }
 }
 
-fn jobs() -> [Fired<'static>; 5] {
+fn jobs() -> [Fired<'static>; 6] {
     let of = |name, schedule, shards, seconds, overlap, ways| Writer {
         schedule,
         shards,
@@ -91,6 +94,13 @@ fn jobs() -> [Fired<'static>; 5] {
         Fired(
             of("mix/daemon", "@every 9s", 1, 2.0, "queue", &["daemon"]),
             9,
+        ),
+        Fired(
+            Writer {
+                safe: false,
+                ..of(UNSAFE, "@every 10s", 2, 2.0, "forbid", &[])
+            },
+            10,
         ),
         Fired(
             Writer {
@@ -136,10 +146,11 @@ fn mix(length: Duration) -> Result<()> {
     room.site.wait_for_agents(HOSTS)?;
     let stalls = misfortune.stalls.len();
     println!("{strikes} strikes, {stalls} stalls");
-    let evidence = settle(&mut room.site, journal, &jobs, length)?;
-    let mut overlaps = evidence.overlaps();
-    overlaps.retain(|overlap| !misfortune.excuses(overlap, &evidence));
+    let ended = settle(&mut room.site, journal, &jobs, length)?;
+    let mut overlaps = ended.evidence.overlaps();
+    overlaps.retain(|overlap| !misfortune.excuses(overlap, &ended.evidence));
     ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    ended.evidence.check_unsafe(UNSAFE, &ended.asked)?;
     room.site.close()
 }
 

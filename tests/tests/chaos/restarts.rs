@@ -4,11 +4,13 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use nix::sys::signal::Signal;
 use protocol::RunState;
 
+use crate::chance::{chance, seed};
 use crate::end::{Fired, settle};
 use crate::journal::Journal;
-use crate::site::Site;
+use crate::site::{GROUP, PATIENCE, Site};
 use crate::writers::Writer;
 
 const COORDINATORS: [&str; 2] = ["c1", "c2"];
@@ -55,10 +57,12 @@ fn both_restarted_within_ten_seconds_interrupt_nothing() -> Result<()> {
         site.wait_for_agents(2)?;
     }
     let limit = Duration::from_secs(60);
-    let evidence = settle(&mut site, journal, &[Fired(each, 2)], limit)?;
-    let overlaps = evidence.overlaps();
-    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    let of_long = evidence.attempts().filter(|(p, _)| p.job == long.name);
+    let ended = settle(&mut site, journal, &[Fired(each, 2)], limit)?;
+    ended.nobody_was_overtaken()?;
+    let of_long = ended
+        .evidence
+        .attempts()
+        .filter(|(p, _)| p.job == long.name);
     ensure!(of_long.count() == 4, "an attempt of the long one was lost");
     site.close()
 }
@@ -89,10 +93,9 @@ fn both_down(length: Duration) -> Result<()> {
             .filter(|run| run.job.to_string() == patient.name);
         Ok(own.all(|run| run.state == RunState::Succeeded))
     })?;
-    let evidence = settle(&mut site, journal, &[], Duration::ZERO)?;
-    let overlaps = evidence.overlaps();
-    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    let attempts = evidence.attempts().count();
+    let ended = settle(&mut site, journal, &[], Duration::ZERO)?;
+    ended.nobody_was_overtaken()?;
+    let attempts = ended.evidence.attempts().count();
     ensure!(attempts == 4, "{attempts} attempts of what ran to its end");
     site.close()
 }
@@ -107,6 +110,42 @@ fn both_down_for_forty_seconds_while_work_ends() -> Result<()> {
 #[ignore = "make test-full: six minutes"]
 fn both_down_for_five_minutes_while_work_ends() -> Result<()> {
     both_down(Duration::from_secs(300))
+}
+
+/// All three lose their power at once, again and again, in the middle of their work.
+#[test]
+#[ignore = "make test-full: a minute and a half"]
+fn all_three_killed_at_once_ten_times() -> Result<()> {
+    let mut rng = chance(seed());
+    let mut site = Site::of_three(2)?;
+    site.start(2, 16)?;
+    let journal = Journal::begin(&site)?;
+    let each = Writer {
+        schedule: "@every 1s",
+        shards: 2,
+        seconds: 0.3,
+        takeover: "60s",
+        ..Writer::of("power/each")
+    };
+    each.apply(&site)?;
+    for _ in 0..10 {
+        sleep(Duration::from_millis(rng.between(200, 6_000) as u64));
+        for name in GROUP {
+            site.signal(name, Signal::SIGKILL)?;
+        }
+        for name in GROUP {
+            site.wait_for_end(name)?;
+        }
+        for name in GROUP {
+            site.start_control(name)?;
+        }
+    }
+    for name in COORDINATORS {
+        site.wait_until_ready(name)?;
+    }
+    let ended = settle(&mut site, journal, &[Fired(each, 1)], PATIENCE)?;
+    ended.nobody_was_overtaken()?;
+    site.close()
 }
 
 /// A job that forbids overlap is still running when it is due again, and the lead changes hands just
@@ -144,10 +183,10 @@ fn a_forbid_job_across_its_next_fire_and_a_failover() -> Result<()> {
         sleep(Duration::from_secs(7));
     }
     let limit = Duration::from_secs(60);
-    let evidence = settle(&mut site, journal, &[Fired(forbid.clone(), 8)], limit)?;
-    let overlaps = evidence.overlaps();
-    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    let skipped = evidence
+    let ended = settle(&mut site, journal, &[Fired(forbid.clone(), 8)], limit)?;
+    ended.nobody_was_overtaken()?;
+    let skipped = ended
+        .evidence
         .runs
         .iter()
         .filter(|run| run.run.state == RunState::Skipped);

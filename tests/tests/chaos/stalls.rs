@@ -52,10 +52,12 @@ fn a_leader_that_stands_still_and_goes_on_takes_nothing_away() -> Result<()> {
         sleep(Duration::from_millis(rng.between(0, 2_000) as u64));
     }
     let limit = Duration::from_secs(120);
-    let evidence = settle(&mut site, journal, &[Fired(each, 3)], limit)?;
-    let overlaps = evidence.overlaps();
-    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    let of_long = evidence.attempts().filter(|(p, _)| p.job == long.name);
+    let ended = settle(&mut site, journal, &[Fired(each, 3)], limit)?;
+    ended.nobody_was_overtaken()?;
+    let of_long = ended
+        .evidence
+        .attempts()
+        .filter(|(p, _)| p.job == long.name);
     ensure!(of_long.count() == 4, "an attempt of the long one was lost");
     site.close()
 }
@@ -87,9 +89,8 @@ fn an_agent_stopped_past_its_lease_and_a_failover() -> Result<()> {
     ensure!(living(&site, &tokens)?.is_empty(), "it outlived its lease");
     site.go_on(&agent_name(1))?;
     site.wait_for_agents(2)?;
-    let evidence = settle(&mut site, journal, &[Fired(each, 3)], PATIENCE)?;
-    let overlaps = evidence.overlaps();
-    ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
+    let ended = settle(&mut site, journal, &[Fired(each, 3)], PATIENCE)?;
+    ended.nobody_was_overtaken()?;
     site.close()
 }
 
@@ -125,9 +126,10 @@ fn a_host_stopped_past_its_lease_and_a_failover() -> Result<()> {
         Ok(living(site, &tokens)?.is_empty())
     })?;
     site.wait_for_agents(2)?;
-    let evidence = settle(&mut site, journal, &[Fired(each, 3)], PATIENCE)?;
-    ensure!(evidence.refused() > 0, "no stale write was refused");
-    let unexcused: Vec<_> = evidence
+    let ended = settle(&mut site, journal, &[Fired(each, 3)], PATIENCE)?;
+    ensure!(ended.evidence.refused() > 0, "no stale write was refused");
+    let unexcused: Vec<_> = ended
+        .evidence
         .overlaps()
         .into_iter()
         .filter(|overlap| !tokens.iter().any(|token| token.0 == overlap.older.1))

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use protocol::RunId;
 use protocol::api::{Attempt, Run, RunDetail};
 use protocol::attempt::AttemptOutcome;
 use rusqlite::{Connection, OpenFlags};
@@ -264,6 +265,29 @@ impl Evidence {
         }
         found.sort_by_key(|overlap| -overlap.ms);
         found
+    }
+
+    /// A shard of an unsafe job began once, and once more for each time a person said so.
+    pub(crate) fn check_unsafe(&self, job: &str, asked: &BTreeMap<RunId, usize>) -> Result<()> {
+        let there = self.presences();
+        let of_job = |run: &&RunDetail| run.run.job.to_string() == job;
+        for run in self.runs.iter().filter(of_job) {
+            let answers = asked.get(&run.run.run).copied().unwrap_or(0);
+            for shard in 0..run.run.shards {
+                let begun = there.keys().filter(|(piece, _)| {
+                    piece.job == job
+                        && piece.fire_time == run.run.fire_time.to_string()
+                        && piece.shard == shard
+                });
+                let begun = begun.count();
+                ensure!(
+                    begun <= 1 + answers,
+                    "{} shard {shard} began {begun} times after {answers} answers",
+                    run.run.run
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Every attempt in the ledger.

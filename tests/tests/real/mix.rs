@@ -7,11 +7,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use protocol::api::RunDetail;
 use protocol::{RunId, RunState};
 
 use crate::chance::{chance, seed};
-use crate::evidence::Evidence;
 use crate::fires::check_fires;
 use crate::misfortune::Misfortune;
 use crate::site::Site;
@@ -94,33 +92,6 @@ fn settle(site: &mut Site, last: RunId, limit: Duration) -> Result<BTreeMap<RunI
     }
 }
 
-/// A shard of an unsafe job began once, and once more for each time a person said so.
-pub(crate) fn check_unsafe(
-    evidence: &Evidence,
-    job: &str,
-    asked: &BTreeMap<RunId, usize>,
-) -> Result<()> {
-    let there = evidence.presences();
-    let of_job = |run: &&RunDetail| run.run.job.to_string() == job;
-    for run in evidence.runs.iter().filter(of_job) {
-        let answers = asked.get(&run.run.run).copied().unwrap_or(0);
-        for shard in 0..run.run.shards {
-            let begun = there.keys().filter(|(piece, _)| {
-                piece.job == job
-                    && piece.fire_time == run.run.fire_time.to_string()
-                    && piece.shard == shard
-            });
-            let begun = begun.count();
-            ensure!(
-                begun <= 1 + answers,
-                "{} shard {shard} began {begun} times after {answers} answers",
-                run.run.run
-            );
-        }
-    }
-    Ok(())
-}
-
 fn mix(length: Duration, stop_max: Duration) -> Result<()> {
     let mut misfortune = Misfortune::new(chance(seed()), HOSTS, stop_max);
     let mut site = Site::new(HOSTS)?;
@@ -149,7 +120,7 @@ fn mix(length: Duration, stop_max: Duration) -> Result<()> {
     let mut overlaps = evidence.overlaps();
     overlaps.retain(|overlap| !misfortune.excuses(overlap, &evidence));
     ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    check_unsafe(&evidence, "mix/unsafe", &asked)?;
+    evidence.check_unsafe("mix/unsafe", &asked)?;
     for (job, every) in jobs() {
         let fires = check_fires(&site, job.name, every * 1_000)?;
         println!("{}: {fires} fires, none missing, none twice", job.name);

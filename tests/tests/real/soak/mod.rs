@@ -33,7 +33,6 @@ use crate::chance::{chance, seed};
 use crate::client::Client;
 use crate::evidence::Evidence;
 use crate::misfortune::Misfortune;
-use crate::mix::check_unsafe;
 use crate::rng::Rng;
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
 
@@ -289,7 +288,7 @@ fn check_work(soak: &Soak, evidence: &Evidence, people: &People) -> Result<()> {
         !allowed && !soak.misfortune.excuses(overlap, evidence)
     });
     ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
-    check_unsafe(evidence, load::UNSAFE, &people.asked)
+    evidence.check_unsafe(load::UNSAFE, &people.asked)
 }
 
 /// Who held more at the end of its life than it may.
