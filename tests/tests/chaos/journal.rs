@@ -82,28 +82,34 @@ impl Journal {
         for name in site.control_names() {
             let query = "SELECT reason || ' run-' || run_id FROM audit \
                          WHERE reason LIKE 'journal %'";
-            let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for row in ledgers::ask(site, &name, query)? {
-                let (reason, run) = row.rsplit_once(' ').context("a reason and a run")?;
-                let runs = there.entry(reason.to_owned()).or_default();
-                runs.push(run.to_owned());
-            }
-            let twice: Vec<_> = there.iter().filter(|(_, runs)| runs.len() > 1).collect();
-            ensure!(twice.is_empty(), "{name}: carried out twice: {twice:?}");
-            let kept_there = |reason: &str, run: &String| {
-                let runs = there.get(reason);
-                runs.is_some_and(|runs| runs.contains(run))
-            };
-            let mut lost = kept.acknowledged.clone();
-            lost.retain(|(reason, run)| !kept_there(reason, run));
-            ensure!(
-                lost.is_empty(),
-                "{name}: acknowledged, and not there: {lost:?}"
-            );
-            let mut refused = kept.refused.iter();
-            let done = refused.find(|reason| there.contains_key(*reason));
-            ensure!(done.is_none(), "{name}: refused, and there: {done:?}");
+            let rows = ledgers::ask(site, &name, query)?;
+            kept.judge(&rows)
+                .with_context(|| format!("the ledger of {name}"))?;
         }
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Holds it against what one ledger has: a reason and a run for each command.
+    fn judge(&self, rows: &[String]) -> Result<()> {
+        let mut there: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for row in rows {
+            let (reason, run) = row.rsplit_once(' ').context("a reason and a run")?;
+            there.entry(reason).or_default().push(run);
+        }
+        let twice: Vec<_> = there.iter().filter(|(_, runs)| runs.len() > 1).collect();
+        ensure!(twice.is_empty(), "carried out twice: {twice:?}");
+        let is_there = |reason: &String, run: &String| {
+            let runs = there.get(reason.as_str());
+            runs.is_some_and(|runs| runs.contains(&run.as_str()))
+        };
+        let mut lost = self.acknowledged.clone();
+        lost.retain(|(reason, run)| !is_there(reason, run));
+        ensure!(lost.is_empty(), "acknowledged, and not there: {lost:?}");
+        let mut refused = self.refused.iter();
+        let done = refused.find(|reason| there.contains_key(reason.as_str()));
+        ensure!(done.is_none(), "refused, and there: {done:?}");
         Ok(())
     }
 }
@@ -142,4 +148,40 @@ fn write(client: &Client, over: &AtomicBool) -> Result<Kept> {
         sleep(PAUSE);
     }
     Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_acknowledged_is_there_once_and_what_was_refused_is_not() {
+        let kept = Kept {
+            acknowledged: vec![("journal 1".to_owned(), "run-7".to_owned())],
+            unheard: vec!["journal 2".to_owned()],
+            refused: vec!["journal 3".to_owned()],
+        };
+        let check = |rows: &[&str], expected: Option<&str>| {
+            let rows: Vec<String> = rows.iter().map(|&row| row.to_owned()).collect();
+            let said = kept.judge(&rows).err().map(|error| error.to_string());
+            let as_expected = match (&said, expected) {
+                (Some(said), Some(expected)) => said.starts_with(expected),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(as_expected, "{rows:?}: {said:?}");
+        };
+        check(&["journal 1 run-7"], None);
+        check(&["journal 1 run-7", "journal 2 run-8"], None);
+        check(&[], Some("acknowledged, and not there"));
+        check(&["journal 1 run-8"], Some("acknowledged, and not there"));
+        check(
+            &["journal 1 run-7", "journal 2 run-8", "journal 2 run-9"],
+            Some("carried out twice"),
+        );
+        check(
+            &["journal 1 run-7", "journal 3 run-8"],
+            Some("refused, and there"),
+        );
+    }
 }
