@@ -10,7 +10,7 @@ mod machines;
 
 use machines::{
     cables, chance, client, control, evidence, fires, grounds, leftovers, misfortune, rng, site,
-    writers,
+    usage, writers,
 };
 
 mod cuts;
@@ -25,3 +25,4 @@ mod restarts;
 mod room;
 mod smoke;
 mod stalls;
+mod used;

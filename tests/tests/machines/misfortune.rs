@@ -80,14 +80,12 @@ impl Misfortune {
         let n = self.rng.between(1, i64::from(self.hosts)) as u32;
         let (agent, supervisor) = (agent_name(n), supervisor_name(n));
         let both = vec![supervisor.clone(), agent.clone()];
-        let names = match self.rng.index(7) {
+        let control = site.control_names();
+        let names = match self.rng.index(6 + control.len()) {
             0 | 1 => vec![agent],
             2 | 3 => vec![supervisor],
             4 | 5 => both,
-            _ => {
-                let control = site.control_names();
-                vec![control[self.rng.index(control.len())].clone()]
-            }
+            6.. => vec![control[self.rng.index(control.len())].clone()],
         };
         if names.iter().any(|name| self.is_ill(name)) {
             return Ok(false);

@@ -20,4 +20,5 @@ pub(crate) mod misfortune;
 #[allow(unreachable_pub)]
 pub(crate) mod rng;
 pub(crate) mod site;
+pub(crate) mod usage;
 pub(crate) mod writers;

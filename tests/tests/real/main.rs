@@ -9,7 +9,7 @@ mod machines;
 
 use machines::{
     cables, chance, client, control, evidence, fires, grounds, leftovers, misfortune, rng, site,
-    writers,
+    usage, writers,
 };
 
 mod clocks;

@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
+use crate::usage::load::MIXED;
 
 /// What a process holds of the machine.
 #[derive(Clone, Debug)]
@@ -33,15 +34,6 @@ fn held(site: &Site) -> Result<Vec<Held>> {
         .collect()
 }
 
-/// By its shard an attempt succeeds, fails once, is killed by itself, leaves a process behind, or
-/// prints.
-pub(crate) const SCRIPT: &str = "case $((MATINS_SHARD % 5)) in \
-     0) exit 0 ;; \
-     1) test $MATINS_ATTEMPT -gt 1 ;; \
-     2) test $MATINS_ATTEMPT -gt 1 || kill -9 $$ ;; \
-     3) setsid sleep 300 & ;; \
-     4) yes | head -c 100000 ;; esac";
-
 const SHARDS: u32 = 100;
 /// Two of five attempts are made twice.
 const ATTEMPTS_A_RUN: usize = 140;
@@ -69,7 +61,7 @@ fn a_thousand_attempts_leave_nothing_behind() -> Result<()> {
          misfire: {{ policy: run_now, after: 10m }}\noverlap: queue\nstart_deadline: 10m\n\
          expected_duration: 5s\ntimeout: 2m\nshards: {SHARDS}\n\
          retry: {{ at_most: 1, backoff: [100ms] }}\n\
-         run: {{ exec: [\"/bin/sh\", \"-c\", {SCRIPT:?}] }}\n"
+         run: {{ exec: [\"/bin/sh\", \"-c\", {MIXED:?}] }}\n"
     );
     site.apply("steady.yaml", &manifest)?;
     run(&mut site)?;

@@ -13,21 +13,16 @@
 
 mod drawing;
 mod growth;
-mod load;
-mod people;
 mod report;
 mod sample;
-mod tiling;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
 use self::growth::{Curves, Measure, Slack, Stretch, Thing};
-use self::people::{People, Tallies, read_all};
 use self::sample::Sample;
 use crate::chance::{chance, seed};
 use crate::client::Client;
@@ -35,6 +30,8 @@ use crate::evidence::Evidence;
 use crate::misfortune::Misfortune;
 use crate::rng::Rng;
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
+use crate::usage::people::{People, Tallies};
+use crate::usage::{load, tiling};
 
 const HOSTS: u32 = 4;
 
@@ -109,15 +106,6 @@ fn slack_at_rest(thing: &Thing) -> Option<f64> {
     })
 }
 
-/// Ends what others do when it is left, by whatever way.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 struct Soak {
     site: Site,
     misfortune: Misfortune,
@@ -129,18 +117,7 @@ struct Soak {
 impl Soak {
     /// The load: misfortune, people and programs at once. What programs got to read.
     fn strike_and_use(&mut self, people: &mut People, client: Client, rng: Rng) -> Result<Tallies> {
-        let over = &AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let meddling = scope.spawn(move || people.meddle(over));
-            let reading = scope.spawn(move || read_all(&client, rng, over));
-            let struck = {
-                let _over = Over(over);
-                self.strike()
-            };
-            let met = meddling.join().expect("it does not panic");
-            let read = reading.join().expect("it does not panic");
-            struck.and(met).and(read)
-        })
+        people.while_in_use(client, rng, || self.strike())
     }
 
     /// Strikes and looks, for as long as it takes.

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::drawing::drawing;
 use super::growth::{Curves, Point, Slack, Thing};
-use super::people::Tallies;
+use crate::usage::people::Tallies;
 
 /// Writes all three, and says where; the table is in the answer.
 pub(super) fn write(

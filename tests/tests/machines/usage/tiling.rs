@@ -10,7 +10,7 @@ use crate::evidence::Evidence;
 use crate::site::Site;
 
 /// Each of these jobs with the distance of its instants.
-pub(super) fn check(site: &Site, evidence: &Evidence, jobs: &[(&str, i64)]) -> Result<()> {
+pub(crate) fn check(site: &Site, evidence: &Evidence, jobs: &[(&str, i64)]) -> Result<()> {
     for (job, every_ms) in jobs {
         let detail: JobDetail = site.get(&format!("jobs/{job}"))?;
         let gaps: Vec<Gap> = site.get(&format!("jobs/{job}/gaps?limit=1000"))?;

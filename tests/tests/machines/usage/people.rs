@@ -20,26 +20,35 @@ use crate::rng::Rng;
 use crate::site::agent_name;
 
 /// What was asked for, and how often it was granted, refused and not heard.
-pub(super) type Tallies = BTreeMap<&'static str, [u32; 3]>;
+pub(crate) type Tallies = BTreeMap<&'static str, [u32; 3]>;
 
 const GRANTED: usize = 0;
 const REFUSED: usize = 1;
 const UNHEARD: usize = 2;
 
-pub(super) struct People {
+pub(crate) struct People {
     client: Client,
     rng: Rng,
     hosts: u32,
     jobs: Vec<&'static str>,
     undo: Vec<(Instant, Undo)>,
-    pub(super) tallies: Tallies,
+    pub(crate) tallies: Tallies,
     /// How often somebody wished that a run, or a part of it, be done again.
-    pub(super) asked: BTreeMap<RunId, usize>,
+    pub(crate) asked: BTreeMap<RunId, usize>,
 }
 
 enum Undo {
     Resume(&'static str),
     Uncordon(String),
+}
+
+/// Ends what others do when it is left, by whatever way.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What people do, as they see it.
@@ -70,7 +79,7 @@ const DEEDS: &[Deed] = &[
 ];
 
 impl People {
-    pub(super) fn new(client: Client, rng: Rng, hosts: u32, jobs: Vec<&'static str>) -> People {
+    pub(crate) fn new(client: Client, rng: Rng, hosts: u32, jobs: Vec<&'static str>) -> People {
         People {
             client,
             rng,
@@ -82,8 +91,30 @@ impl People {
         }
     }
 
+    /// People meddle and programs read, with random moments of their own, while this is done. What
+    /// programs got to read.
+    pub(crate) fn while_in_use(
+        &mut self,
+        client: Client,
+        rng: Rng,
+        act: impl FnOnce() -> Result<()>,
+    ) -> Result<Tallies> {
+        let over = &AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let meddling = scope.spawn(move || self.meddle(over));
+            let reading = scope.spawn(move || read_all(&client, rng, over));
+            let acted = {
+                let _over = Over(over);
+                act()
+            };
+            let met = meddling.join().expect("it does not panic");
+            let read = reading.join().expect("it does not panic");
+            acted.and(met).and(read)
+        })
+    }
+
     /// Until it is said that it is over.
-    pub(super) fn meddle(&mut self, over: &AtomicBool) -> Result<()> {
+    pub(crate) fn meddle(&mut self, over: &AtomicBool) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(self.rng.between(300, 2_000) as u64));
             self.undo_due(Instant::now())?;
@@ -174,7 +205,7 @@ impl People {
     }
 
     /// Takes back all that was only for a while, and leaves every job running or paused.
-    pub(super) fn leave(&mut self, paused: bool) -> Result<()> {
+    pub(crate) fn leave(&mut self, paused: bool) -> Result<()> {
         let whatever = Instant::now() + Duration::from_secs(3_600);
         self.ask_until_granted("the end of what was for a while", |people| {
             people.undo_due(whatever)?;
@@ -199,7 +230,7 @@ impl People {
     }
 
     /// Waits until no run is open, and answers for those that ask.
-    pub(super) fn settle(&mut self) -> Result<()> {
+    pub(crate) fn settle(&mut self) -> Result<()> {
         self.ask_until_granted("every run to be final", |people| {
             people.confirm("failed")?;
             let status: Option<Status> = people.client.get("status").ok();
@@ -297,7 +328,7 @@ fn read<T: DeserializeOwned + Default>(answer: Option<Answer>) -> Result<T> {
 }
 
 /// Reads everything there is to read, and leaves in the middle of what goes on, until it is over.
-pub(super) fn read_all(client: &Client, mut rng: Rng, over: &AtomicBool) -> Result<Tallies> {
+pub(crate) fn read_all(client: &Client, mut rng: Rng, over: &AtomicBool) -> Result<Tallies> {
     let mut tallies = Tallies::new();
     while !over.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(rng.between(50, 400) as u64));

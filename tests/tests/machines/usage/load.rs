@@ -4,13 +4,21 @@
 use anyhow::Result;
 
 use crate::site::Site;
-use crate::steady;
 use crate::writers::Writer;
 
+/// By its shard an attempt succeeds, fails once, is killed by itself, leaves a process behind, or
+/// prints.
+pub(crate) const MIXED: &str = "case $((MATINS_SHARD % 5)) in \
+     0) exit 0 ;; \
+     1) test $MATINS_ATTEMPT -gt 1 ;; \
+     2) test $MATINS_ATTEMPT -gt 1 || kill -9 $$ ;; \
+     3) setsid sleep 300 & ;; \
+     4) yes | head -c 100000 ;; esac";
+
 /// Its attempts write without a pause, and everything that they write is judged.
-pub(super) struct WriterJob {
-    pub(super) writer: Writer<'static>,
-    pub(super) every_ms: i64,
+pub(crate) struct WriterJob {
+    pub(crate) writer: Writer<'static>,
+    pub(crate) every_ms: i64,
 }
 
 /// A job whose evidence is the ledger's alone.
@@ -24,15 +32,15 @@ struct PlainJob {
 }
 
 /// Its runs may be there at once, and it has no fence.
-pub(super) const ALLOW: &str = "soak/allow";
+pub(crate) const ALLOW: &str = "soak/allow";
 
 /// A second run of it does harm.
-pub(super) const UNSAFE: &str = "soak/unsafe";
+pub(crate) const UNSAFE: &str = "soak/unsafe";
 
 /// Shards of one job share it.
-pub(super) const RESOURCE: &str = "soak-db";
+pub(crate) const RESOURCE: &str = "soak-db";
 
-pub(super) fn writers() -> Vec<WriterJob> {
+pub(crate) fn writers() -> Vec<WriterJob> {
     let of = |every_ms, writer: Writer<'static>| WriterJob { writer, every_ms };
     let light = Writer {
         shards: 1,
@@ -172,7 +180,7 @@ const PLAIN: &[PlainJob] = &[
     PlainJob {
         name: "soak/mixed",
         every_ms: 6_000,
-        script: steady::SCRIPT,
+        script: MIXED,
         shards: 5,
         retry: "{ at_most: 1, backoff: [100ms] }",
         timeout: "1m",
@@ -215,7 +223,7 @@ impl PlainJob {
 }
 
 /// Puts all of them in force; each with the interval of its fires.
-pub(super) fn apply(site: &Site) -> Result<Vec<(&'static str, i64)>> {
+pub(crate) fn apply(site: &Site) -> Result<Vec<(&'static str, i64)>> {
     site.matins(&["resource", "set", RESOURCE, "5"])?;
     let mut all: Vec<_> = PLAIN.iter().map(|job| (job.name, job.every_ms)).collect();
     let mut manifests: String = PLAIN.iter().map(PlainJob::manifest).collect();
@@ -228,9 +236,9 @@ pub(super) fn apply(site: &Site) -> Result<Vec<(&'static str, i64)>> {
 }
 
 /// A job that comes and goes.
-pub(super) const CHURN: &str = "soak/churn";
+pub(crate) const CHURN: &str = "soak/churn";
 
-pub(super) fn churn_manifest() -> String {
+pub(crate) fn churn_manifest() -> String {
     PlainJob {
         name: CHURN,
         every_ms: 2_000,
