@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use coordinator_core::clock::members::MemberClock;
 use coordinator_core::{Asked, ConnId, Core, RequestError};
 use ledger::Done;
 use protocol::message::{AgentMessage, Nonce};
-use protocol::{AgentName, Epoch, Lifetime, Now, WallMs};
+use protocol::{AgentName, BootMs, Epoch, Lifetime, Now, WallMs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::committer::Committed;
@@ -83,6 +84,8 @@ pub(crate) struct Post {
     /// The last term whose lead was given to another. Nothing can be proposed in it any more, and
     /// what was proposed meanwhile would keep the successor from leading.
     pub(crate) given_away: Option<u64>,
+    /// When the lead was last to be given away for this machine's clock.
+    pub(crate) yielded: Option<BootMs>,
 }
 
 /// Something that happened.
@@ -121,6 +124,8 @@ pub(crate) enum Input {
         term: u64,
     },
     HandOver(HandOver),
+    /// How the clocks of the other members stand.
+    Clocks(Vec<MemberClock>),
     Request {
         asked: Asked,
         waiting: Waiting,
@@ -161,6 +166,15 @@ pub(crate) struct Waiting {
 }
 
 impl HandOver {
+    /// To this node, and nobody waits to hear what becomes of it.
+    fn unasked(to: u64) -> HandOver {
+        let (answer, _) = oneshot::channel();
+        HandOver {
+            to: Some(to),
+            answer,
+        }
+    }
+
     pub(crate) fn tell(self, became: Result<u64, HandOverError>) {
         // Whoever asked may have gone.
         let _ = self.answer.send(became);
@@ -286,6 +300,7 @@ pub(crate) fn channel() -> (Engine, Inbox) {
         standing: Standing::Standby { idle: true },
         over: ReignId(0),
         given_away: None,
+        yielded: None,
     });
     let engine = Engine {
         inputs: sender,

@@ -11,17 +11,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coordinator_core::clock::Thresholds;
+use coordinator_core::clock::members::{MemberClock, Part, Reading};
 use coordinator_core::{Config, Core};
 use ledger::{SeenClock, Store, StoreError, WorkingSet};
 use protocol::api::LeaderAddress;
 use protocol::message::Incarnation;
-use protocol::{Epoch, Lifetime, Rules, WallMs};
+use protocol::{BootMs, Epoch, Lifetime, Rules, WallMs};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use transport::Role;
 
 use crate::clock::{in_millis, read_now};
-use crate::consensus::{Group, Leadership};
+use crate::consensus::{Group, Leadership, PeerClock};
 use crate::engine::{Accession, Engine, Input, ReignId, Standing};
 use crate::exit::{self, LEDGER_FAILED};
 
@@ -30,6 +31,9 @@ const CONFIRM_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long this node waits after a try that came to nothing.
 const AGAIN: Duration = Duration::from_millis(20);
+
+/// How often a core hears how the clocks of the other members stand: as often as they are read.
+const CLOCKS_EVERY: Duration = Duration::from_secs(1);
 
 /// What this coordinator is, in every reign.
 #[derive(Clone, Debug)]
@@ -63,7 +67,7 @@ pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
             continue;
         }
         let core = tokio::select! {
-            core = prepare(&group, leading.term, &about) => core,
+            core = prepare(&group, leading.term, &about, found.yielded) => core,
             () = left(&mut leadership, leading.term) => continue,
         };
         let Some(core) = core else {
@@ -75,6 +79,7 @@ pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
         engine.send(Input::Accede(Accession { reign, term, core }));
         tokio::select! {
             () = left(&mut leadership, term) => engine.send(Input::Lost { term }),
+            () = tell_of_clocks(&group, &engine) => {}
             // It stepped down by itself, or gave the lead away and has it still.
             over = post.wait_for(|post| post.over >= reign) => match over {
                 Ok(_) => {}
@@ -83,6 +88,36 @@ pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
         }
         sleep(AGAIN).await;
     }
+}
+
+/// Never ends.
+async fn tell_of_clocks(group: &Group, engine: &Engine) {
+    loop {
+        sleep(CLOCKS_EVERY).await;
+        engine.send(Input::Clocks(clocks_of_members(group)));
+    }
+}
+
+/// How the clocks of all other members were read last.
+fn clocks_of_members(group: &Group) -> Vec<MemberClock> {
+    let (members, _) = group.members();
+    let mut peers = group.peers();
+    let others = members
+        .into_iter()
+        .filter(|&(node, _)| node != group.node());
+    let clocks = others.map(|(node, member)| MemberClock {
+        node,
+        part: match member.facts.role {
+            Role::Witness => Part::Witness,
+            _ => Part::Coordinator,
+        },
+        reading: peers.remove(&node).and_then(|peer| peer.clock).map(reading),
+    });
+    clocks.collect()
+}
+
+fn reading(clock: PeerClock) -> Reading {
+    Reading::new(clock.ahead, clock.unsure, clock.steady, clock.read)
 }
 
 /// Waits until this node leads no longer in this term.
@@ -94,7 +129,12 @@ async fn left(leadership: &mut watch::Receiver<Leadership>, term: u64) {
 }
 
 /// A core made from the state as of now; `None` where no quorum confirms the lead.
-async fn prepare(group: &Group, term: u64, about: &About) -> Option<Box<Core>> {
+async fn prepare(
+    group: &Group,
+    term: u64,
+    about: &About,
+    yielded: Option<BootMs>,
+) -> Option<Box<Core>> {
     if group.confirm(CONFIRM_LIMIT).await != Ok(term) {
         return None;
     }
@@ -114,6 +154,8 @@ async fn prepare(group: &Group, term: u64, about: &About) -> Option<Box<Core>> {
         last_clock,
         certificate: about.certificate,
         clock: about.clock,
+        members: clocks_of_members(group),
+        yielded,
     };
     // With many jobs this takes a while, and others want the thread.
     let made = tokio::task::spawn_blocking(move || {

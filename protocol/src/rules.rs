@@ -43,6 +43,15 @@ pub enum Rule {
     ClockComparedAfterBoot,
     /// 5: a clock that the fleet contradicts fires nothing.
     FleetContradicts,
+    /// 5: a clock that most of the control machines' contradict fires nothing.
+    ControlClocksContradict,
+    /// 5: where most of the control machines' clocks agree, a new leader need not hear the hosts
+    /// first.
+    ControlClocksSpareHosts,
+    /// 5: a leader whose clock is held gives the lead to a coordinator with a better one.
+    HeldClockHandsOver,
+    /// 5: who has a clock that is held begins no reign that such a coordinator could have.
+    WrongClockDeclines,
     /// 5: a job that fires more often than its schedule names is stopped.
     FuseStopsFlood,
     /// 5: a backlog of more than an hour is told of.

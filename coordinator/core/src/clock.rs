@@ -1,41 +1,56 @@
 //! Whether the wall clock may be believed.
 //!
 //! The wall clock decides one thing, that a fire time has come, and a wrong one must make no job
-//! fire early, twice or never. Three things are seen from here.
+//! fire early, twice or never. Four things are seen from here.
 //!
 //! A *step*: the wall clock minus the boot clock stays constant but for slow steering; when it jumps by
 //! more than a second, somebody or something set the clock. Whether the old or the new time is right
 //! a step alone does not tell, so nothing fires until the clock has stood still for a minute.
 //!
-//! A *disagreement*: where enough agents agree among themselves ([`hosts`]), they are a reference, and a
-//! clock that is further from them than [`Thresholds::stop`] fires nothing, however it got there. One that
-//! was contradicted goes on being held when those who did so fall silent: silence is no consent. A new
-//! step is a new beginning.
+//! A *disagreement* among the control machines ([`members`]): the median of their clocks is right as
+//! long as most of them are. A clock that most contradict fires nothing; nor does one that differs from
+//! the only other one, where nothing tells which of the two is wrong, unless the hosts do.
+//!
+//! A *disagreement* with the fleet: where enough agents agree among themselves ([`hosts`]), they are a
+//! reference, and a clock that is further from them than [`Thresholds::stop`] fires nothing, whatever
+//! the control machines say: they may all have been set by one wrong server.
+//!
+//! However a clock came to be contradicted, it goes on being held when those who did so fall silent:
+//! silence is no consent. A new step is a new beginning.
 //!
 //! A *start of the machine*: what its clock showed before says nothing of what it shows now. Where the
 //! ledger knows enough agents to be a reference, nothing fires until they have been one, or have had
-//! [`FIRST_LOOK`] to speak. A reign that begins on a machine that has run since the one before goes on
-//! from there: if the clock was set meanwhile, that is a step.
+//! [`FIRST_LOOK`] to speak; unless most of the control machines' clocks agree with this one, which is
+//! what keeps a failover from waiting for the hosts. A reign that begins on a machine that has run since
+//! the one before goes on from there: if the clock was set meanwhile, that is a step.
 //!
-//! What came due while the gate was shut is late, not lost: the trigger works from the watermark.
+//! A leader that is held and knows a coordinator with a better founded clock gives it the lead
+//! ([`ClockGate::heir`]); where there is none, it stays and says so. What came due while the gate was
+//! shut is late, not lost: the trigger works from the watermark.
 //!
-//! | stepped within a minute | the fleet | verdict |
-//! |---|---|---|
-//! | yes | whatever it says | held |
-//! | no | may yet speak, for the first time since the machine was started | held |
-//! | no | is no reference, and has not contradicted this clock | fires, with a standing warning |
-//! | no | agrees to within `warn` | fires |
-//! | no | differs by more than `warn` | fires, and a person is told |
-//! | no | differs by more than `stop`, or did before it fell silent | held, and a person is told |
+//! | stepped within a minute | the control machines | the fleet | verdict |
+//! |---|---|---|---|
+//! | yes | whatever they say | whatever it says | held |
+//! | no | contradict, or did before they fell silent | whatever it says | held, and a person is told |
+//! | no | whatever they say | contradicts, or did | held, and a person is told |
+//! | no | are divided | is no reference | held, and a person is told |
+//! | no | have no say | may yet speak, for the first time since the machine was started | held |
+//! | no | have no say | is no reference | fires, with a standing warning |
+//! | no | differ by more than `warn`, or the fleet does | | fires, and a person is told |
+//! | no | agree, or the fleet does | | fires |
 
 pub mod hosts;
+pub mod members;
+mod told;
 
 use std::fmt;
 
-use ledger::command::AlertKind;
-use protocol::{AgentId, BootMs, DurationMs, Now, WallMs};
+use protocol::{AgentId, BootMs, DurationMs, Now, Rule, Rules, WallMs};
 
 use hosts::{Hosts, Reference};
+use members::{Found, MemberClock, Members};
+
+pub(crate) use told::Told;
 
 /// A jump of the wall clock against the boot clock beyond this is a step.
 pub const STEP: DurationMs = DurationMs(1_000);
@@ -50,10 +65,10 @@ pub const FIRST_LOOK: DurationMs = DurationMs(30_000);
 /// and adjusts its tick by up to 10 %; NTP stays far below this.
 const STEERING_PPM: i64 = 1_000;
 
-/// How often what the fleet says is looked at: it costs a walk over all agents.
+/// How often what the others say is looked at: it costs a walk over all agents.
 const LOOK_EVERY: DurationMs = DurationMs(1_000);
 
-/// How far from the fleet's clock this one may be.
+/// How far from the others' clocks this one may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// Beyond this a person is told.
@@ -74,13 +89,18 @@ impl Default for Thresholds {
 #[derive(Clone, Debug, Default)]
 pub struct ClockGate {
     thresholds: Thresholds,
+    rules: Rules,
     seen: Option<Seen>,
     held_until: Option<BootMs>,
     /// Until when the hosts are waited for, who have not spoken since the machine was started.
     unheard_until: Option<BootMs>,
-    hosts: Hosts,
     looked_at: Option<BootMs>,
-    says: FleetSays,
+    members: Members,
+    members_say: Says,
+    hosts: Hosts,
+    fleet_says: Says,
+    /// What the fleet agrees on, or did when it contradicted this clock.
+    reference: Option<Reference>,
 }
 
 /// What is known of the wall clock when a reign begins.
@@ -101,23 +121,35 @@ struct Seen {
     offset: i64,
 }
 
-/// What the fleet said when it was last a reference, if it is one or has contradicted this clock.
+/// What others say of this clock, or said when they contradicted it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum FleetSays {
+enum Says {
     #[default]
     Nothing,
-    Agrees,
-    Differs(Difference),
-    Contradicts(Difference),
+    Agree,
+    Differ(Difference),
+    Contradict(Difference),
+    /// Of the control machines only.
+    Divided(Difference),
 }
 
-/// How this clock differs from those of the fleet.
+/// How this clock differs from those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Negative where this clock is behind.
     pub ahead: DurationMs,
-    /// How many hosts agree with each other on that.
-    pub agents: usize,
+    pub from: Others,
+}
+
+/// Whose clocks this one was held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// So many hosts, which agree with each other.
+    Hosts(usize),
+    /// So many other control machines, which agree with each other.
+    ControlMachines(usize),
+    /// One node, and there is nobody to say which of the two is right.
+    Node(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +175,8 @@ pub enum Doubt {
         remaining: DurationMs,
     },
     Contradicted(Difference),
+    /// It differs from the only other one that is heard.
+    Divided(Difference),
 }
 
 impl Seen {
@@ -160,17 +194,46 @@ impl Verdict {
     }
 }
 
+impl Says {
+    /// Whether this clock is further from the others' than it may be.
+    fn stops(self) -> bool {
+        matches!(self, Says::Contradict(_) | Says::Divided(_))
+    }
+
+    fn agree(self) -> bool {
+        matches!(self, Says::Agree | Says::Differ(_))
+    }
+}
+
+/// What people are told of how far a clock is ahead; of much, no fractions.
+fn in_words(ahead: DurationMs) -> (DurationMs, &'static str) {
+    const MUCH: i64 = 10_000;
+    let by = ahead.0.saturating_abs();
+    let by = if by < MUCH {
+        by
+    } else {
+        by.saturating_add(500) / 1_000 * 1_000
+    };
+    let way = if ahead.0 < 0 { "behind" } else { "ahead of" };
+    (DurationMs(by), way)
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (by, way) = match self.ahead {
-            DurationMs(..0) => (DurationMs(-self.ahead.0), "behind"),
-            ahead => (ahead, "ahead of"),
-        };
-        write!(
-            f,
-            "{by} {way} the clocks of {} hosts, which agree with each other",
-            self.agents
-        )
+        let (by, way) = in_words(self.ahead);
+        write!(f, "{by} {way} ")?;
+        match self.from {
+            Others::Hosts(hosts) => write!(
+                f,
+                "the clocks of {hosts} hosts, which agree with each other"
+            ),
+            Others::ControlMachines(1) => write!(f, "the clock of another control machine"),
+            Others::ControlMachines(machines) => write!(
+                f,
+                "the clocks of {machines} other control machines, which agree with each other"
+            ),
+            Others::Node(node) => write!(f, "the clock of node {node}"),
+        }
     }
 }
 
@@ -187,72 +250,20 @@ impl fmt::Display for Doubt {
                  speak it is believed in {remaining}"
             ),
             Doubt::Contradicted(difference) => write!(f, "is {difference}"),
-        }
-    }
-}
-
-/// What of the clock a person has been told: of each doubt once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// This reign has not looked yet: who led before may have told of anything.
-    #[default]
-    NotKnown,
-    Nothing,
-    Differs,
-    Stepped,
-    Contradicted,
-}
-
-impl Told {
-    /// What is to be told of a verdict that has not been, and what is over with it.
-    pub(crate) fn note(
-        &mut self,
-        verdict: Verdict,
-    ) -> (Option<(AlertKind, String)>, Vec<AlertKind>) {
-        let told = match verdict {
-            Verdict::Trusted | Verdict::NoReference => Told::Nothing,
-            Verdict::Warned(_) => Told::Differs,
-            // The hosts are on their way: no matter for a person, and nothing is over yet.
-            Verdict::Held(Doubt::Unheard { .. }) => return (None, Vec::new()),
-            Verdict::Held(Doubt::Stepped { .. }) => Told::Stepped,
-            Verdict::Held(Doubt::Contradicted(_)) => Told::Contradicted,
-        };
-        let before = std::mem::replace(self, told);
-        if before == told {
-            return (None, Vec::new());
-        }
-        let text = match verdict {
-            Verdict::Trusted | Verdict::NoReference => None,
-            Verdict::Warned(difference) => Some(format!(
-                "the clock of the coordinator is {difference}; jobs still fire, by this clock: \
-                 see that chrony runs on all of these machines"
-            )),
-            Verdict::Held(doubt) => Some(format!(
-                "nothing fires: the clock of the coordinator {doubt}; what comes due meanwhile \
-                 is late, not lost; see that chrony runs there and on the hosts"
-            )),
-        };
-        let kinds = [AlertKind::ClockDiffers, AlertKind::ClockHeld];
-        let over = kinds.into_iter().filter(|&kind| {
-            let was_open = before == Told::NotKnown || before.kind() == Some(kind);
-            was_open && told.kind() != Some(kind)
-        });
-        (told.kind().zip(text), over.collect())
-    }
-
-    fn kind(self) -> Option<AlertKind> {
-        match self {
-            Told::NotKnown | Told::Nothing => None,
-            Told::Differs => Some(AlertKind::ClockDiffers),
-            Told::Stepped | Told::Contradicted => Some(AlertKind::ClockHeld),
+            Doubt::Divided(difference) => write!(
+                f,
+                "is {difference}, and there are neither a third control machine nor enough hosts to \
+                 say which of the two is right"
+            ),
         }
     }
 }
 
 impl ClockGate {
-    pub fn new(thresholds: Thresholds) -> ClockGate {
+    pub fn new(thresholds: Thresholds, rules: Rules) -> ClockGate {
         ClockGate {
             thresholds,
+            rules,
             ..ClockGate::default()
         }
     }
@@ -271,13 +282,14 @@ impl ClockGate {
     pub fn observe(&mut self, now: Now) -> Option<DurationMs> {
         let step = self.observe_step(now);
         if step.is_some() {
-            self.says = FleetSays::Nothing;
+            self.members.begin_anew();
+            self.members_say = Says::Nothing;
+            self.fleet_says = Says::Nothing;
             self.looked_at = None;
         }
         let due = self.looked_at.is_none_or(|at| now.boot - at >= LOOK_EVERY);
         if due {
-            self.looked_at = Some(now.boot);
-            self.look_at_fleet(now);
+            self.look(now);
         }
         step
     }
@@ -293,36 +305,114 @@ impl ClockGate {
         self.hosts.hear(agent, wall, round_trip, now.boot);
     }
 
+    /// How the clocks of all other members of the group were read last.
+    pub(crate) fn hear_members(&mut self, clocks: &[MemberClock], now: Now) {
+        self.members.hear(clocks);
+        self.look(now);
+    }
+
     pub fn verdict(&self, now: Now) -> Verdict {
-        if let Some(until) = self.held_until
-            && now.boot < until
-        {
-            return Verdict::Held(Doubt::Stepped {
-                remaining: until - now.boot,
-            });
+        let stepped = self.held_until.filter(|&until| now.boot < until);
+        if let Some(until) = stepped.filter(|_| self.rules.on(Rule::ClockGate)) {
+            let remaining = until - now.boot;
+            return Verdict::Held(Doubt::Stepped { remaining });
         }
-        match (self.says, self.unheard_until) {
-            (FleetSays::Nothing, Some(until)) if now.boot < until => {
-                Verdict::Held(Doubt::Unheard {
-                    remaining: until - now.boot,
-                })
+        let (members, fleet) = (self.members_say, self.fleet_says);
+        if let Says::Contradict(difference) = members {
+            return Verdict::Held(Doubt::Contradicted(difference));
+        }
+        if let Says::Contradict(difference) = fleet
+            && self.rules.on(Rule::FleetContradicts)
+        {
+            return Verdict::Held(Doubt::Contradicted(difference));
+        }
+        if let Says::Divided(difference) = members
+            && !fleet.agree()
+        {
+            return Verdict::Held(Doubt::Divided(difference));
+        }
+        if let Some(until) = self.unheard_until.filter(|&until| now.boot < until) {
+            let remaining = until - now.boot;
+            return Verdict::Held(Doubt::Unheard { remaining });
+        }
+        match (members, fleet) {
+            (Says::Differ(difference), _) | (_, Says::Differ(difference)) => {
+                Verdict::Warned(difference)
             }
-            (FleetSays::Nothing, _) => Verdict::NoReference,
-            (FleetSays::Agrees, _) => Verdict::Trusted,
-            (FleetSays::Differs(difference), _) => Verdict::Warned(difference),
-            (FleetSays::Contradicts(difference), _) => {
-                Verdict::Held(Doubt::Contradicted(difference))
+            _ if members.agree() || fleet.agree() => Verdict::Trusted,
+            _ => Verdict::NoReference,
+        }
+    }
+
+    /// The coordinator that should lead instead of this one, whose clock is held: one whose clock has
+    /// stood still, and agrees with a witness's or with the fleet's.
+    pub(crate) fn heir(&self, now: Now) -> Option<u64> {
+        let held = !self.verdict(now).may_fire();
+        let heir = self.members.heir(self.reference, now.boot);
+        heir.filter(|_| held)
+    }
+
+    /// A control machine whose clock is wrong as far as this one knows, and by how much it is ahead of
+    /// this one's.
+    pub(crate) fn odd_one(&self) -> Option<(u64, DurationMs)> {
+        self.members.odd_one()
+    }
+
+    fn look(&mut self, now: Now) {
+        self.looked_at = Some(now.boot);
+        if self.rules.on(Rule::ControlClocksContradict) {
+            self.look_at_members(now);
+        }
+        self.look_at_fleet(now);
+    }
+
+    fn look_at_members(&mut self, now: Now) {
+        let before = self.members_say;
+        let stop = self.thresholds.stop;
+        let stop = if before.stops() {
+            DurationMs(stop.0 / 2)
+        } else {
+            stop
+        };
+        let says = |ahead, from| Difference { ahead, from };
+        self.members_say = match self.members.find(stop, before.agree(), now) {
+            Found::Nothing => match before {
+                Says::Contradict(_) if !self.members.is_alone() => before,
+                Says::Divided(Difference {
+                    from: Others::Node(node),
+                    ..
+                }) if self.members.has(node) => before,
+                _ => Says::Nothing,
+            },
+            Found::With { ahead, others } => {
+                self.judge(says(ahead, Others::ControlMachines(others)), before)
             }
+            Found::Against { ahead, others } => {
+                Says::Contradict(says(ahead, Others::ControlMachines(others)))
+            }
+            // Who was contradicted is not acquitted by one of those who did so falling silent.
+            Found::Divided { .. } if matches!(before, Says::Contradict(_)) => before,
+            Found::Divided { ahead, node } => Says::Divided(says(ahead, Others::Node(node))),
+        };
+        let waives = self.rules.on(Rule::ControlClocksSpareHosts);
+        if self.members_say.agree() && waives {
+            self.unheard_until = None;
         }
     }
 
     fn look_at_fleet(&mut self, now: Now) {
+        let before = self.fleet_says;
         let reference = self.hosts.reference(now.boot);
-        self.says = match (reference, self.says) {
-            (None, FleetSays::Contradicts(difference)) => FleetSays::Contradicts(difference),
-            (None, _) => FleetSays::Nothing,
-            (Some(reference), before) => self.judge(reference, before, now),
+        self.fleet_says = match reference {
+            None if before.stops() => return,
+            None => Says::Nothing,
+            Some(reference) => {
+                let ahead = reference.ahead(now.wall, now.boot);
+                let from = Others::Hosts(reference.agents);
+                self.judge(Difference { ahead, from }, before)
+            }
         };
+        self.reference = reference;
         if reference.is_some() {
             self.unheard_until = None;
         }
@@ -330,22 +420,19 @@ impl ClockGate {
 
     /// What was beyond a threshold comes back only well within it, lest it tells of the same thing
     /// over and over.
-    fn judge(&self, reference: Reference, before: FleetSays, now: Now) -> FleetSays {
-        let ahead = reference.ahead(now.wall, now.boot);
-        let agents = reference.agents;
-        let difference = Difference { ahead, agents };
+    fn judge(&self, difference: Difference, before: Says) -> Says {
         let beyond = |threshold: DurationMs, was: bool| {
             let threshold = if was { threshold.0 / 2 } else { threshold.0 };
-            ahead.0.saturating_abs() > threshold
+            difference.ahead.0.saturating_abs() > threshold
         };
-        let contradicted = matches!(before, FleetSays::Contradicts(_));
-        let differed = contradicted || matches!(before, FleetSays::Differs(_));
-        if beyond(self.thresholds.stop, contradicted) {
-            FleetSays::Contradicts(difference)
+        let stopped = before.stops();
+        let differed = stopped || matches!(before, Says::Differ(_));
+        if beyond(self.thresholds.stop, stopped) {
+            Says::Contradict(difference)
         } else if beyond(self.thresholds.warn, differed) {
-            FleetSays::Differs(difference)
+            Says::Differ(difference)
         } else {
-            FleetSays::Agrees
+            Says::Agree
         }
     }
 
@@ -374,210 +461,4 @@ impl ClockGate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use protocol::WallMs;
-
-    const START: i64 = 1_800_000_000_000;
-
-    fn at(boot: i64, wall_error: i64) -> Now {
-        Now {
-            boot: BootMs(boot),
-            wall: WallMs(START + boot + wall_error),
-        }
-    }
-
-    /// Observes (boot, wall error) pairs in turn and says whether the last finds the gate open.
-    fn open_after(readings: &[(i64, i64)]) -> bool {
-        let mut gate = ClockGate::default();
-        for &(boot, error) in readings {
-            gate.observe(at(boot, error));
-        }
-        let &(boot, error) = readings.last().unwrap();
-        gate.verdict(at(boot, error)).may_fire()
-    }
-
-    #[test]
-    fn a_step_holds_until_the_clock_has_stood_still_for_a_minute() {
-        assert!(
-            open_after(&[(0, 0), (100, 900)]),
-            "below a second is not a step"
-        );
-        assert!(!open_after(&[(0, 0), (100, 1_001)]));
-        assert!(!open_after(&[(0, 0), (100, -1_001)]));
-        assert!(!open_after(&[(0, 0), (100, 5_000), (60_099, 5_000)]));
-        assert!(open_after(&[(0, 0), (100, 5_000), (60_100, 5_000)]));
-        assert!(
-            !open_after(&[(0, 0), (100, 5_000), (30_000, 0), (89_999, 0)]),
-            "a second step"
-        );
-    }
-
-    #[test]
-    fn steering_is_no_step_and_small_steps_add_up() {
-        let steering: Vec<_> = (0..4000).map(|i| (i * 1000, i / 2)).collect();
-        assert!(
-            open_after(&steering),
-            "500 ppm for an hour moves 2 s and is steering"
-        );
-        assert!(
-            !open_after(&[(0, 0), (100, 600), (200, 1_200)]),
-            "two steps of 0.6 s"
-        );
-    }
-
-    #[test]
-    fn frequent_readings_do_not_hide_steering() {
-        let mut gate = ClockGate::default();
-        for i in 0..400_000 {
-            assert_eq!(
-                gate.observe(at(i * 10, i / 200)),
-                None,
-                "500 ppm read every 10 ms"
-            );
-        }
-    }
-
-    /// Three agents with the right time beat every 5 s; this clock is wrong by each error for 20 s.
-    /// Answers with the verdict at the end of each stretch.
-    fn verdicts(errors: &[(i64, bool)]) -> Vec<&'static str> {
-        let mut gate = ClockGate::default();
-        let mut boot = 0;
-        let stretches = errors.iter().map(|&(error, heard)| {
-            for second in 0..70 {
-                boot += 1_000;
-                if heard && second % 5 == 0 {
-                    for agent in 1..=3 {
-                        let trip = Some(DurationMs(10));
-                        gate.hear(
-                            AgentId(agent),
-                            WallMs(START + boot - 5),
-                            trip,
-                            at(boot, error),
-                        );
-                    }
-                }
-                gate.observe(at(boot, error));
-            }
-            match gate.verdict(at(boot, error)) {
-                Verdict::Trusted => "trusted",
-                Verdict::NoReference => "no reference",
-                Verdict::Warned(_) => "warned",
-                Verdict::Held(Doubt::Stepped { .. }) => "stepped",
-                Verdict::Held(Doubt::Unheard { .. }) => "unheard",
-                Verdict::Held(Doubt::Contradicted(_)) => "contradicted",
-            }
-        });
-        stretches.collect()
-    }
-
-    #[test]
-    fn the_table_of_decisions() {
-        // What moves by less than a second at once is no step.
-        type Case = (&'static [(i64, bool)], &'static [&'static str]);
-        let cases: &[Case] = &[
-            (&[(0, false)], &["no reference"]),
-            (&[(0, true), (105, true)], &["trusted", "trusted"]),
-            (
-                &[(0, true), (106, true), (60, true), (50, true)],
-                &["trusted", "warned", "warned", "trusted"],
-            ),
-            (&[(0, true), (-900, true)], &["trusted", "warned"]),
-            (
-                &[
-                    (0, true),
-                    (900, true),
-                    (1_100, true),
-                    (600, true),
-                    (450, true),
-                ],
-                &[
-                    "trusted",
-                    "warned",
-                    "contradicted",
-                    "contradicted",
-                    "warned",
-                ],
-            ),
-            // Who falls silent has not changed his mind; who never spoke has not contradicted.
-            (
-                &[(900, true), (1_100, true), (1_100, false), (50, true)],
-                &["warned", "contradicted", "contradicted", "trusted"],
-            ),
-            (&[(900, true), (900, false)], &["warned", "no reference"]),
-            // A step is a new beginning, and the fleet has the last word again.
-            (
-                &[(0, true), (3_600_000, true), (0, true)],
-                &["trusted", "contradicted", "trusted"],
-            ),
-            (
-                &[(0, true), (3_600_000, true), (3_600_000, false), (0, false)],
-                &["trusted", "contradicted", "contradicted", "no reference"],
-            ),
-        ];
-        for (errors, expected) in cases {
-            assert_eq!(&verdicts(errors), expected, "{errors:?}");
-        }
-    }
-
-    #[test]
-    fn a_reign_begins_with_what_is_known_of_the_clock() {
-        let after = |before, error, hours: i64| {
-            let mut gate = ClockGate::default();
-            gate.begin(before, at(hours * 3_600_000, error));
-            gate
-        };
-        let held = |gate: &ClockGate, error, boot| match gate.verdict(at(boot, error)) {
-            Verdict::Held(doubt) => Some(doubt),
-            _ => None,
-        };
-        // Nobody can be asked, or the clock stands where it stood, but for an hour's steering.
-        assert_eq!(held(&after(Before::Nobody, 0, 0), 0, 0), None);
-        let seen = Before::Seen(at(0, 0));
-        assert_eq!(held(&after(seen, 3_000, 1), 3_000, 3_600_000), None);
-        // It was set meanwhile.
-        let stepped = Doubt::Stepped {
-            remaining: STAND_STILL,
-        };
-        assert_eq!(
-            held(&after(seen, 6_000, 1), 6_000, 3_600_000),
-            Some(stepped)
-        );
-        // The hosts are waited for, and not for ever.
-        let mut gate = after(Before::Hosts, 0, 0);
-        let unheard = |remaining| {
-            Some(Doubt::Unheard {
-                remaining: DurationMs(remaining),
-            })
-        };
-        assert_eq!(held(&gate, 0, 0), unheard(30_000));
-        assert_eq!(held(&gate, 0, 29_999), unheard(1));
-        assert_eq!(held(&gate, 0, 30_000), None);
-        for agent in 1..=3 {
-            let trip = Some(DurationMs(10));
-            gate.hear(AgentId(agent), WallMs(START + 4_995), trip, at(5_000, 0));
-        }
-        gate.observe(at(5_000, 0));
-        assert_eq!(gate.verdict(at(5_000, 0)), Verdict::Trusted);
-        // Once they have spoken their silence is no reason to wait again.
-        gate.observe(at(29_000, 0));
-        assert_eq!(gate.verdict(at(29_000, 0)), Verdict::NoReference);
-    }
-
-    #[test]
-    fn a_doubt_says_who_differs_by_how_much() {
-        let difference = |ahead| Difference {
-            ahead: DurationMs(ahead),
-            agents: 5,
-        };
-        let doubt = Doubt::Contradicted(difference(90_000_000));
-        assert_eq!(
-            doubt.to_string(),
-            "is 1d1h ahead of the clocks of 5 hosts, which agree with each other"
-        );
-        assert_eq!(
-            difference(-1_500).to_string(),
-            "1s500ms behind the clocks of 5 hosts, which agree with each other"
-        );
-    }
-}
+mod tests;

@@ -21,7 +21,8 @@ use crate::backups::Backups;
 use crate::catalogue::Catalogue;
 use crate::certificates::Certificates;
 use crate::clock::hosts::AGENTS_MIN;
-use crate::clock::{self, Before, ClockGate, Doubt, Told, Verdict};
+use crate::clock::members::MemberClock;
+use crate::clock::{self, Before, ClockGate, Told, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
 use crate::fleet::Fleet;
@@ -35,6 +36,7 @@ use crate::restored::Hold;
 use crate::sessions::{AttachInFlight, Sessions};
 use crate::setbacks::{Matter, Setbacks};
 use crate::waiting::Waiting;
+use crate::yielding::Yielding;
 
 /// How often a shell must call [`Core::handle_tick`] at the least, so that clock steps are seen
 /// and a stalled leader can be told from a quiet one.
@@ -65,8 +67,12 @@ pub struct Config {
     pub last_clock: Option<SeenClock>,
     /// When this coordinator's own certificate is good.
     pub certificate: Lifetime,
-    /// How far from the fleet's clocks this one may be.
+    /// How far from the others' clocks this one may be.
     pub clock: clock::Thresholds,
+    /// How the clocks of all other members of the group were read last.
+    pub members: Vec<MemberClock>,
+    /// When this process last gave the lead away for its clock.
+    pub yielded: Option<BootMs>,
 }
 
 /// What the shell is to do.
@@ -84,6 +90,9 @@ pub enum Effect {
     },
     /// Begin a quorum round, and call [`Core::handle_quorum`] when it has succeeded.
     ConfirmQuorum { round: u64 },
+    /// Give the lead to this node, whose clock is better than this one's, if it can have it. If it
+    /// cannot, this core goes on.
+    HandOver { to: u64 },
     /// Another leader's epoch was met, or its traces in the ledger: this core is silent from now
     /// on, to whom it owes an answer too.
     StepDown,
@@ -112,6 +121,7 @@ pub struct Core {
     pub(crate) setbacks: Setbacks,
     pub(crate) hold: Hold,
     pub(crate) backups: Backups,
+    pub(crate) yielding: Yielding,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -162,7 +172,7 @@ impl Core {
             fleet: Fleet::default(),
             waiting: Waiting::build(&set, now, rules),
             names: BTreeMap::new(),
-            gate: ClockGate::new(config.clock),
+            gate: ClockGate::new(config.clock, rules),
             clock_told: Told::default(),
             sessions: Sessions::default(),
             acks: Acks::default(),
@@ -176,6 +186,7 @@ impl Core {
             setbacks: Setbacks::default(),
             hold: Hold::default(),
             backups: Backups::default(),
+            yielding: Yielding::new(config.yielded),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
@@ -188,6 +199,7 @@ impl Core {
             set,
         };
         core.gate.begin(core.clock_before(&config), now);
+        core.gate.hear_members(&config.members, now);
         core.queue = Queue::build(&core.set, &core.catalogue, now, rules);
         core.note_touched();
         let agents: Vec<AgentId> = core.set.agents.keys().copied().collect();
@@ -215,7 +227,7 @@ impl Core {
             tzdata: jobs::tzdata_version().to_owned(),
             looked_at: Some(config.looked_at),
         };
-        core.propose_in_no_epoch(Flight::BecomeActive, Command::BecomeActive(begin), now);
+        core.begin_or_yield(Command::BecomeActive(begin), now);
         core
     }
 
@@ -237,6 +249,13 @@ impl Core {
 
     pub fn handle_tick(&mut self, now: Now) {
         self.observe(now);
+        self.stir(now);
+    }
+
+    /// How the clocks of all other members of the group stand, every second or so.
+    pub fn handle_clocks(&mut self, members: &[MemberClock], now: Now) {
+        self.observe(now);
+        self.gate.hear_members(members, now);
         self.stir(now);
     }
 
@@ -295,15 +314,7 @@ impl Core {
     }
 
     pub fn clock_verdict(&self, now: Now) -> Verdict {
-        match self.gate.verdict(now) {
-            Verdict::Held(Doubt::Stepped { .. }) if !self.rules.on(Rule::ClockGate) => {
-                Verdict::NoReference
-            }
-            Verdict::Held(Doubt::Contradicted(_)) if !self.rules.on(Rule::FleetContradicts) => {
-                Verdict::NoReference
-            }
-            verdict => verdict,
-        }
+        self.gate.verdict(now)
     }
 
     /// Whether the indexes kept up step by step equal those built afresh from the working set.
@@ -357,10 +368,12 @@ impl Core {
 
     /// Everything this leader decides by itself. Cheap when nothing is due.
     fn advance(&mut self, now: Now) {
+        self.begin_after_all(now);
         if self.epoch().is_none() {
             return;
         }
         self.tell_of_clock(now);
+        self.yield_lead(now);
         self.fire_due(now);
         self.queue.wake(&self.set, &self.catalogue, now);
         for key in self.receipts.give_up_overdue(now.boot) {
@@ -612,7 +625,8 @@ impl Core {
     /// Says once of each doubt who differs, and by how much; and that it is over.
     fn tell_of_clock(&mut self, now: Now) {
         let verdict = self.clock_verdict(now);
-        let (tell, over) = self.clock_told.note(verdict);
+        let odd = self.gate.odd_one();
+        let (tell, over) = self.clock_told.note(verdict, odd, &self.node);
         if let Some((kind, text)) = tell {
             let on = On::All;
             self.alert(RaiseAlert { kind, on, text }, now);

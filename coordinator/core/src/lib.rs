@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`trigger`] | what becomes of the instants between the watermark and now |
 //! | [`clock`] | whether the wall clock may be believed |
+//! | `yielding` | that a coordinator with a better clock leads instead |
 //! | `catalogue` | what the stored manifests say, and which cannot be read |
 //! | `waiting` | which waiting run the ledger is asked about again, and when |
 //! | `queue` | which shards wait for a place, and since when |
@@ -62,6 +63,7 @@ mod setbacks;
 mod shards;
 pub mod trigger;
 mod waiting;
+mod yielding;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
 pub use held::Held;

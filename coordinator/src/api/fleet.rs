@@ -352,7 +352,7 @@ fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status 
         Verdict::Held(Doubt::Stepped { remaining } | Doubt::Unheard { remaining }) => {
             Some(remaining.0)
         }
-        Verdict::Held(Doubt::Contradicted(_))
+        Verdict::Held(Doubt::Contradicted(_) | Doubt::Divided(_))
         | Verdict::Trusted
         | Verdict::NoReference
         | Verdict::Warned(_) => None,

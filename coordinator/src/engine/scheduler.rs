@@ -47,6 +47,7 @@ pub(crate) struct Scheduler {
     leaving: Option<Leaving>,
     over: ReignId,
     given_away: Option<u64>,
+    yielded: Option<BootMs>,
     /// The committer has a batch, of this reign or of the last.
     committing: bool,
     stopping: bool,
@@ -86,6 +87,7 @@ impl Scheduler {
             leaving: None,
             over: ReignId(0),
             given_away: None,
+            yielded: None,
             committing: false,
             stopping: false,
         }
@@ -212,6 +214,11 @@ impl Scheduler {
                 }
             }
             Input::HandOver(hand_over) => self.leave(hand_over, now),
+            Input::Clocks(clocks) => {
+                if let Some(reign) = &mut self.reign {
+                    reign.core.handle_clocks(&clocks, now);
+                }
+            }
             // Dropping who waits says that this coordinator is stopping.
             Input::Request { .. } | Input::Question(_) if self.stopping => {}
             Input::Request { asked, waiting } => match &mut self.reign {
@@ -319,6 +326,7 @@ impl Scheduler {
             standing: self.standing(),
             over: self.over,
             given_away: self.given_away,
+            yielded: self.yielded,
         };
         self.inbox
             .post
@@ -403,6 +411,17 @@ impl Scheduler {
             }
             Effect::ConfirmQuorum { round } => {
                 self.quorum.begin_round(reign.id, reign.term, round);
+            }
+            Effect::HandOver { to } => {
+                let now = read_now();
+                let term = reign.term;
+                tracing::warn!(
+                    to,
+                    term,
+                    "the clock of this machine is not believed, and another coordinator's is: it is to lead"
+                );
+                self.yielded = Some(now.boot);
+                self.leave(HandOver::unasked(to), now);
             }
             Effect::StepDown => self.end_reign("the ledger knows another's"),
         }

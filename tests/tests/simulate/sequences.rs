@@ -5,6 +5,7 @@ mod acks;
 mod admission;
 mod bounds;
 mod clocks;
+mod control_clocks;
 mod fleet;
 mod fleet_clocks;
 mod fuses;
@@ -133,6 +134,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         schedules::SEQUENCES,
         clocks::SEQUENCES,
         fleet_clocks::SEQUENCES,
+        control_clocks::SEQUENCES,
         fuses::SEQUENCES,
         bounds::SEQUENCES,
         fleet::SEQUENCES,

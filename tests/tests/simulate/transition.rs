@@ -50,6 +50,12 @@ pub enum Transition {
         by_ms: i64,
         back_after_ms: Option<i64>,
     },
+    /// That of the coordinator that does not lead, or of the witness.
+    StepOtherClock {
+        witness: bool,
+        by_ms: i64,
+        back_after_ms: i64,
+    },
     KillAgent {
         host: usize,
         down_ms: i64,
@@ -216,8 +222,8 @@ impl World {
                 if self.replace() {
                     self.later(both_ms, Recovery::Tell(old));
                     let machine = self.coordinators[&old].machine;
-                    let clock = &mut self.controls[machine].clock;
-                    clock.step(self.now, error_ms);
+                    let now = self.now;
+                    self.controls[machine].set_clock(now, error_ms);
                     self.later(both_ms, Recovery::SetClockRight);
                 }
             }
@@ -241,6 +247,16 @@ impl World {
                 self.step_clock(by_ms);
                 if let Some(after) = back_after_ms {
                     self.later(after, Recovery::SetClockRight);
+                }
+            }
+            Transition::StepOtherClock {
+                witness,
+                by_ms,
+                back_after_ms,
+            } => {
+                if self.is_pair() {
+                    self.step_other_clock(witness, by_ms);
+                    self.later(back_after_ms, Recovery::SetClockRight);
                 }
             }
             Transition::CutAll { ms } => {
@@ -378,8 +394,20 @@ impl World {
 
     pub fn step_clock(&mut self, by_ms: i64) {
         self.note(|_| format!("coordinator's clock is set by {by_ms} ms"));
-        let now = self.now;
-        self.front_clock().step(now, by_ms);
+        let (now, machine) = (self.now, self.front_machine);
+        self.controls[machine].set_clock(now, by_ms);
+    }
+
+    /// The clock of the one that does not lead is set, or of the witness.
+    pub fn step_other_clock(&mut self, witness: bool, by_ms: i64) {
+        self.note(|_| format!("another clock is set by {by_ms} ms; the witness's: {witness}"));
+        let (now, other) = (self.now, self.other_machine());
+        let machine = if witness {
+            &mut self.witness
+        } else {
+            &mut self.controls[other]
+        };
+        machine.set_clock(now, by_ms);
     }
 
     fn later(&mut self, ms: i64, recovery: Recovery) {
@@ -409,13 +437,18 @@ impl World {
 
     /// Whoever sets a coordinator's clock back sets it to the right time.
     pub fn set_clock_right(&mut self) {
-        for machine in 0..self.controls.len() {
-            let clock = &mut self.controls[machine].clock;
-            let error = clock.wall_error(self.now);
+        let now = self.now;
+        let all = self.controls.iter_mut().chain([&mut self.witness]);
+        let mut set = Vec::new();
+        for machine in all {
+            let error = machine.clock.wall_error(now);
             if error.abs() > 500 {
-                clock.step(self.now, -error);
-                self.note(|_| format!("clock of machine {machine} is set right, by {} ms", -error));
+                machine.set_clock(now, -error);
+                set.push((machine.name.clone(), -error));
             }
+        }
+        for (name, by) in set {
+            self.note(|_| format!("the clock of {name} is set right, by {by} ms"));
         }
     }
 

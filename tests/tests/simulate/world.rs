@@ -67,6 +67,7 @@ pub enum Event {
     Election,
     Deposed(u64),
     Transfer(u64),
+    ReadClocks,
     LeaderTick(u64),
     BatchIsDurable(u64, u64),
     Quorum(u64, u64, u64),
@@ -101,6 +102,7 @@ pub struct World {
 
     /// The coordinators' machines: one, or two.
     pub controls: Vec<Control>,
+    pub witness: Control,
     pub store: Store,
     /// Holds the ledger's file, where it has one.
     directory: Option<TempDir>,
@@ -164,6 +166,7 @@ impl World {
             events: BTreeMap::new(),
             ids: 0,
             controls: vec![Control::new(0, BEGIN)],
+            witness: Control::witness(BEGIN),
             store: Store::open_in_memory(rules).expect("a ledger in memory"),
             directory: None,
             forgets_fires_of: None,
@@ -204,6 +207,7 @@ impl World {
     pub fn begin_at(&mut self, now: i64) {
         self.now = now;
         self.controls = vec![Control::new(0, now)];
+        self.witness = Control::witness(now);
     }
 
     pub fn add_host(&mut self, slots: u32) -> usize {
@@ -354,6 +358,7 @@ impl World {
             Event::Election => self.hold_election(),
             Event::Deposed(leader) => self.deposed(leader),
             Event::Transfer(leader) => self.transfer(leader),
+            Event::ReadClocks => self.read_clocks(),
             Event::LeaderTick(leader) => self.tick_leader(leader),
             Event::BatchIsDurable(leader, reign) => self.batch_is_durable(leader, reign),
             Event::Quorum(leader, reign, round) => self.quorum_answers(leader, reign, round),

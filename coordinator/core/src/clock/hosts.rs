@@ -102,6 +102,21 @@ impl Hosts {
 }
 
 impl Reference {
+    /// Ahead of this machine's clock by so much, for certain.
+    #[cfg(test)]
+    pub(super) fn of(now: protocol::Now, ahead: i64) -> Reference {
+        Reference {
+            offset: now.wall.0 - now.boot.0 + ahead,
+            doubt: 0,
+            agents: AGENTS_MIN,
+        }
+    }
+
+    /// Its wall time minus this machine's boot time, and by how much that may be wrong.
+    pub(super) fn offset(self) -> (i64, i64) {
+        (self.offset, self.doubt)
+    }
+
     /// How far a clock is ahead of the fleet's (negative: behind it), as far as that is certain.
     pub(super) fn ahead(&self, wall: WallMs, boot: BootMs) -> DurationMs {
         let ahead = wall.0.saturating_sub(boot.0).saturating_sub(self.offset);

@@ -46,6 +46,8 @@ pub(crate) struct Bench {
     /// The nonces that were given, each with the invitation to attach.
     pub(crate) invitations: BTreeMap<ConnId, Nonce>,
     pub(crate) closed: Vec<ConnId>,
+    /// Nodes to which the lead was to be given.
+    pub(crate) handed: Vec<u64>,
     replies: Vec<(RequestId, Result<Done, RequestError>)>,
     ids: u64,
 }
@@ -70,12 +72,16 @@ impl Bench {
 
     /// A core whose reign has not been committed yet.
     pub(crate) fn beginning() -> Bench {
+        Bench::beginning_with(|_| {})
+    }
+
+    /// The same, of a coordinator that is otherwise than alone.
+    pub(crate) fn beginning_with(change: impl FnOnce(&mut Config)) -> Bench {
         let store = Store::open_in_memory(Rules::all()).unwrap();
-        let now = Now {
-            wall: WallMs(1_800_000_000_000),
-            boot: BootMs(1_000_000),
-        };
-        let core = begin(&store, now);
+        let mut config = config(store.last_applied().unwrap());
+        change(&mut config);
+        let core = Core::new(config, store.working_set().unwrap(), BEGIN, Rules::all());
+        let now = BEGIN;
         Bench {
             store,
             core,
@@ -91,6 +97,7 @@ impl Bench {
             said: Vec::new(),
             invitations: BTreeMap::new(),
             closed: Vec::new(),
+            handed: Vec::new(),
             replies: Vec::new(),
             ids: 0,
         }
@@ -228,6 +235,7 @@ impl Bench {
             Effect::Close { conn, .. } => self.closed.push(conn),
             Effect::Reply { request, answer } => self.replies.push((request, answer)),
             Effect::ConfirmQuorum { round } => self.rounds.push(round),
+            Effect::HandOver { to } => self.handed.push(to),
             Effect::StepDown => self.deposed = true,
         }
     }
@@ -451,8 +459,16 @@ fn config(looked_at: i64) -> Config {
         last_clock: None,
         certificate: LONG,
         clock: Thresholds::default(),
+        members: Vec::new(),
+        yielded: None,
     }
 }
+
+/// When a bench begins.
+pub(crate) const BEGIN: Now = Now {
+    wall: WallMs(1_800_000_000_000),
+    boot: BootMs(1_000_000),
+};
 
 /// A certificate that does not end while a test lasts.
 pub(crate) const LONG: Lifetime = Lifetime {

@@ -7,6 +7,7 @@ mod acks;
 mod backups;
 mod bench;
 mod certificates;
+mod clocks;
 mod dispatch;
 mod expiry;
 mod fires;

@@ -1,6 +1,7 @@
 //! P6: clocks lie harmlessly. Of a coordinator without any reference this can be asked: that it
 //! fires nothing in the minute after its clock was set, and nothing that its clock says is still
-//! to come. Which of two times is the right one, nobody there can know.
+//! to come. Which of two times is the right one, nobody there can know. In a group it can be known,
+//! and a leader whose clock the others contradict moves no watermark.
 
 use ledger::command::Decision;
 use ledger::{Command, Namespace, Outcome, Proposal};
@@ -10,6 +11,15 @@ use crate::world::World;
 
 /// How long the gate must be shut after a step, as the boot clock of a slow machine counts it.
 const SHUT_MS: i64 = 59_000;
+
+/// What differs by more than the gate allows, by all that is not known of it.
+const CONTRADICTED_MS: i64 = 1_100;
+
+/// The clocks of others that differ by less agree.
+const AGREE_MS: i64 = 400;
+
+/// From the third look in a row on, a leader must have noticed.
+const LOOKS: u32 = 3;
 
 pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
     if decisions(&proposal.command).is_none() {
@@ -26,6 +36,51 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
         "no watermark moves in the minute after a step",
         || format!("{:?} ms after a step: {:?}", since, proposal.command),
     );
+    let looks = world.coordinators.get(&leader);
+    let looks = looks.map_or(0, |leader| leader.contradicted);
+    world.require(
+        looks < LOOKS,
+        "P6",
+        "no watermark moves by a clock that the group contradicts",
+        || format!("for {looks} looks: {:?}", proposal.command),
+    );
+}
+
+/// Notes of every coordinator that hears the others whether their clocks agree against its own.
+pub fn look(world: &mut World) {
+    let now = world.now;
+    let errors: Vec<Option<i64>> = (0..world.controls.len())
+        .map(|machine| {
+            let process = world.process_on(machine)?;
+            let hears = world.coordinators[&process].hears_members();
+            let control = &world.controls[machine];
+            (hears && control.is_steady(now)).then(|| control.clock.wall_error(now))
+        })
+        .collect();
+    let witness = world.witness.clock.wall_error(now);
+    let witness = world.witness.is_steady(now).then_some(witness);
+    for (machine, control) in world.controls.iter().enumerate() {
+        let Some(process) = world.process_on(machine) else {
+            continue;
+        };
+        let own = control.clock.wall_error(now);
+        let others = errors.iter().enumerate().filter(|&(at, _)| at != machine);
+        let others: Option<Vec<i64>> = others.map(|(_, error)| *error).chain([witness]).collect();
+        let contradicted = others.is_some_and(|others| {
+            let far = |error: &i64| (own - error).abs() > CONTRADICTED_MS;
+            let spread = others.iter().max().zip(others.iter().min());
+            let agree = spread.is_some_and(|(most, least)| most - least < AGREE_MS);
+            agree && others.iter().all(far)
+        });
+        if let Some(coordinator) = world.coordinators.get_mut(&process) {
+            let heard = contradicted && coordinator.hears_members();
+            coordinator.contradicted = if heard {
+                coordinator.contradicted + 1
+            } else {
+                0
+            };
+        }
+    }
 }
 
 /// Nothing is fired that the clock of the leader in front has never reached.

@@ -22,7 +22,12 @@ pub fn draw(world: &mut World) -> Transition {
 
 pub fn draw_for_coordinator(world: &mut World) -> Transition {
     let rng = &mut world.rng;
-    match rng.between(0, 14) {
+    match rng.between(0, 15) {
+        15 => Transition::StepOtherClock {
+            witness: rng.one_in(2),
+            by_ms: rng.pick(&[-7_200_000, -1_500, 700, 300_000, 90_000_000]),
+            back_after_ms: rng.span(500, 600_000),
+        },
         11 => Transition::CrashStandby {
             down_ms: rng.span(50, 180_000),
         },

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
+use coordinator_core::clock::members::MemberClock;
 use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
 use ledger::{Command, Done, Outcome, Proposal};
 use protocol::message::{AgentMessage, Nonce};
-use protocol::{AgentName, Epoch, Lifetime, Now, Rule, WallMs};
+use protocol::{AgentName, BootMs, Epoch, Lifetime, Now, Rule, WallMs};
 
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
@@ -60,6 +61,11 @@ pub struct Coordinator {
     pub(super) hands_over: bool,
     /// It was replaced, and nobody tells it.
     pub unaware: bool,
+    /// How the clocks of the other members were read last.
+    pub(super) clocks: Vec<MemberClock>,
+    pub(super) yielded: Option<BootMs>,
+    /// For so many looks in a row its clock has been contradicted.
+    pub contradicted: u32,
 }
 
 impl Coordinator {
@@ -79,6 +85,11 @@ impl Coordinator {
     /// Whether the other voters hear it and it hears them.
     pub fn reaches_voters(&self) -> bool {
         self.has_quorum && !self.stopped
+    }
+
+    /// Whether it is on speaking terms with the other members.
+    pub fn hears_members(&self) -> bool {
+        self.reaches_voters() && !self.unaware
     }
 
     /// A reign begins: what a core has seen of the clock begins with it.
@@ -130,6 +141,7 @@ pub(super) enum Input {
     Quorum(u64),
     Outcomes(Vec<(ProposalId, Outcome)>),
     Request(RequestId, Request),
+    Clocks,
     Tick,
 }
 
@@ -402,12 +414,16 @@ impl World {
         {
             self.unanswered.insert(*id, generation);
         }
-        let Some(core) = self.core_of(generation) else {
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
+            return;
+        };
+        let Some(core) = leader.core.as_mut() else {
             // Nobody here who would listen.
             return;
         };
         match input {
             Input::Tick => core.handle_tick(now),
+            Input::Clocks => core.handle_clocks(&leader.clocks, now),
             Input::Quorum(round) => core.handle_quorum(round, now),
             Input::Outcomes(outcomes) => core.handle_outcomes(outcomes, now),
             Input::Request(id, request) => core.handle_request(id, request, now),
@@ -548,6 +564,7 @@ impl World {
                     }
                 }
             }
+            Effect::HandOver { to } => self.yield_to(generation, to),
             Effect::StepDown => self.stand_by(generation),
         }
     }

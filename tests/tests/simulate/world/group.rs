@@ -6,15 +6,17 @@
 //! elected makes a core of what the ledger holds, and commits the beginning of its reign like
 //! everything else.
 //!
-//! One machine is a group of one: its process leads whenever it is there.
+//! One machine is a group of one: its process leads whenever it is there. Beside a pair there is a witness, of
+//! which nothing is modelled but its clock.
 
 use coordinator_core::clock::Thresholds;
+use coordinator_core::clock::members::{MemberClock, Part, Reading};
 use coordinator_core::{Config, ConnId, Core};
-use protocol::Rule;
 use protocol::message::{Incarnation, Nonce};
+use protocol::{DurationMs, Rule};
 
 use super::clock::Clock;
-use super::coordinator::{CERTIFICATE, Coordinator};
+use super::coordinator::{CERTIFICATE, Coordinator, Input};
 use super::{Event, World};
 use crate::invariants;
 
@@ -27,11 +29,20 @@ const TRANSFER_MS: (i64, i64) = (2, 20);
 /// Until a leader that was replaced hears of it, as far as anybody can tell it.
 const FOUND_OUT_MS: (i64, i64) = (1, 60);
 
-/// A machine that a coordinator runs on.
+/// How often the members of a group ask each other for the time.
+const READ_CLOCKS_MS: i64 = 1_000;
+
+/// A clock that was set by more than this is not steady for so long.
+const SET_MS: i64 = 100;
+const STEADY_AFTER_MS: i64 = 60_000;
+
+/// A control machine.
 #[derive(Debug)]
 pub struct Control {
     pub name: String,
     pub clock: Clock,
+    /// When it was last set.
+    set: Option<i64>,
     /// How often it was started again.
     boots: u32,
 }
@@ -41,8 +52,28 @@ impl Control {
         Control {
             name: format!("control-{place}"),
             clock: Clock::right(now),
+            set: None,
             boots: 0,
         }
+    }
+
+    pub fn witness(now: i64) -> Control {
+        Control {
+            name: "witness".to_owned(),
+            ..Control::new(0, now)
+        }
+    }
+
+    /// Sets its clock, as a person or a hasty NTP client does.
+    pub fn set_clock(&mut self, now: i64, by: i64) {
+        self.clock.step(now, by);
+        if by.abs() > SET_MS {
+            self.set = Some(now);
+        }
+    }
+
+    pub fn is_steady(&self, now: i64) -> bool {
+        self.set.is_none_or(|set| now - set > STEADY_AFTER_MS)
     }
 }
 
@@ -53,6 +84,7 @@ impl World {
         self.controls
             .push(Control::new(self.controls.len(), self.now));
         self.start_coordinator(self.controls.len() - 1);
+        self.after(READ_CLOCKS_MS, Event::ReadClocks);
     }
 
     /// The machine whose process leads, or was the last to.
@@ -112,6 +144,8 @@ impl World {
             incarnation: Incarnation(self.fresh_id()),
             certificate: CERTIFICATE,
             clock: Thresholds::default(),
+            members: self.coordinators[&id].clocks.clone(),
+            yielded: self.coordinators[&id].yielded,
         };
         let (now, reign) = (self.leader_now(id), self.fresh_id());
         let core = Core::new(config, set, now, self.rules);
@@ -135,6 +169,63 @@ impl World {
         }
         self.drain_leader(id);
         id
+    }
+
+    /// Every member reads the clocks of those it reaches; what it has read of the others it keeps.
+    pub(super) fn read_clocks(&mut self) {
+        for id in self.coordinators.keys().copied().collect::<Vec<_>>() {
+            if !self.coordinators[&id].hears_members() {
+                continue;
+            }
+            let clocks = self.clocks_of_others(id);
+            if let Some(coordinator) = self.coordinators.get_mut(&id) {
+                coordinator.clocks = clocks;
+            }
+            self.feed(id, Input::Clocks);
+        }
+        invariants::p6_clocks::look(self);
+        self.after(READ_CLOCKS_MS, Event::ReadClocks);
+    }
+
+    fn clocks_of_others(&mut self, id: u64) -> Vec<MemberClock> {
+        let now = self.now;
+        let own = self.coordinators[&id].machine;
+        let read = self.controls[own].clock.read(now);
+        let mut clocks = Vec::new();
+        for place in (0..=self.controls.len()).filter(|&place| place != own) {
+            let (machine, part) = match self.controls.get(place) {
+                Some(machine) => (machine, Part::Coordinator),
+                None => (&self.witness, Part::Witness),
+            };
+            let node = place as u64 + 1;
+            let answers = part == Part::Witness
+                || self.process_on(place).is_some_and(|other| {
+                    let other = &self.coordinators[&other];
+                    other.hears_members()
+                });
+            let (ahead, steady) = (
+                machine.clock.read(now).wall - read.wall,
+                machine.is_steady(now),
+            );
+            let before = self.coordinators[&id].clocks.iter();
+            let before = before
+                .filter(|clock| clock.node == node)
+                .find_map(|clock| clock.reading);
+            let reading = if answers {
+                let unsure = self.rng.between(1, 12);
+                let error = self.rng.between(-unsure, unsure);
+                let ahead = ahead + DurationMs(error);
+                Some(Reading::new(ahead, DurationMs(unsure), steady, read))
+            } else {
+                before
+            };
+            clocks.push(MemberClock {
+                node,
+                part,
+                reading,
+            });
+        }
+        clocks
     }
 
     pub(super) fn core_of(&mut self, id: u64) -> Option<&mut Core> {
@@ -276,6 +367,18 @@ impl World {
         }
     }
 
+    /// A leader's core wants this node to lead.
+    pub(super) fn yield_to(&mut self, id: u64, to: u64) {
+        let now = self.leader_now(id);
+        if let Some(coordinator) = self.coordinators.get_mut(&id) {
+            coordinator.yielded = Some(now.boot);
+        }
+        self.note(|_| format!("coordinator {id} has a wrong clock: node {to} is to lead"));
+        if id == self.front {
+            self.hand_over();
+        }
+    }
+
     /// A planned change of leader: nothing more is begun, what is on its way is waited for, and then the other
     /// one leads.
     pub fn hand_over(&mut self) {
@@ -333,6 +436,8 @@ impl World {
         let error = control.clock.wall_error(now);
         control.clock = Clock::right(now);
         control.clock.step(now, error);
+        // Whoever has just begun has seen no step.
+        control.set = None;
         control.boots += 1;
     }
 

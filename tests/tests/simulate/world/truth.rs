@@ -14,6 +14,8 @@ use super::World;
 pub struct Truth {
     /// Commands that have been applied.
     pub index: u64,
+    /// True time at which the last of them was.
+    pub applied_at: i64,
     pub set: WorkingSet,
     pub runs: BTreeMap<RunId, Facts>,
     pub by_fire: BTreeMap<(JobId, Namespace, WallMs), RunId>,
@@ -40,6 +42,8 @@ pub struct Facts {
     pub job_id: JobId,
     pub namespace: Namespace,
     pub fire_time: WallMs,
+    /// True time at which it was written.
+    pub fired_at: i64,
     pub version: u32,
     pub fence: Option<i64>,
     /// Place in the log at which its newest execution left `waiting`.
@@ -74,6 +78,7 @@ impl Truth {
             job_id: JobId(0),
             namespace: Namespace::Manual,
             fire_time: WallMs(0),
+            fired_at: 0,
             version: 0,
             fence: None,
             admitted: 0,
@@ -145,10 +150,12 @@ impl Truth {
         match change {
             Change::Run(run) => {
                 let index = self.index;
+                let fired_at = self.applied_at;
                 let facts = self.runs.entry(run.run_id).or_insert(Facts {
                     job_id: run.job_id,
                     namespace: run.namespace,
                     fire_time: run.fire_time,
+                    fired_at,
                     version: run.version,
                     fence: None,
                     admitted: index,
@@ -213,6 +220,7 @@ impl World {
     /// Takes over what a command changed.
     pub fn absorb(&mut self, outcome: &Outcome) {
         self.truth.index += 1;
+        self.truth.applied_at = self.now;
         for change in &outcome.changes {
             self.truth.absorb(change);
             self.note_wait(change);
