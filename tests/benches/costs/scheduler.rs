@@ -89,6 +89,8 @@ impl Scheduler {
             last_clock: None,
             certificate: FOR_EVER,
             clock: Thresholds::default(),
+            members: Vec::new(),
+            yielded: None,
         };
         let core = Core::new(config, store.working_set()?, now, Rules::all());
         let mut scheduler = Scheduler {
@@ -201,7 +203,9 @@ impl Scheduler {
                     Effect::Reply { answer, .. } => {
                         answer.context("a request of the benchmark's own")?;
                     }
-                    Effect::Close { .. } | Effect::StepDown => anyhow::bail!("{effect:?}"),
+                    Effect::Close { .. } | Effect::HandOver { .. } | Effect::StepDown => {
+                        anyhow::bail!("{effect:?}")
+                    }
                 }
             }
             let begun = Instant::now();
