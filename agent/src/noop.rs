@@ -4,24 +4,51 @@
 //! it: it is chosen when an agent is started, by a flag that only the benchmark gives, and the
 //! agent says so as loudly as a log can.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
 use protocol::attempt::Exit;
 use protocol::message::Incarnation;
 use protocol::supervisor::{End, Event, Request, SpawnFault, Table};
-use protocol::{DurationMs, WallMs};
+use protocol::{DurationMs, Token, WallMs};
 
-/// Holds nothing: what it was asked for has ended when it was asked.
+/// In the agent's own directory: the token of every attempt that was started, a line each, however
+/// often. What a benchmark believes that counts what was done twice.
+const JOURNAL: &str = "pretended";
+
+/// Holds nothing: what it was asked for has as good as ended when it was asked.
 #[derive(Debug)]
 pub(crate) struct Noop {
     incarnation: Incarnation,
+    takes: DurationMs,
+    journal: BufWriter<File>,
 }
 
 impl Noop {
-    pub(crate) fn new(incarnation: Incarnation) -> Noop {
+    /// Every attempt is said to have taken so long.
+    pub(crate) fn new(
+        incarnation: Incarnation,
+        takes: DurationMs,
+        directory: &Path,
+    ) -> io::Result<Noop> {
         tracing::error!(
             "this agent runs NOTHING: it answers every start as a success, for `matins bench` \
              alone; stop it if it was started for anything else"
         );
-        Noop { incarnation }
+        let mut journal = File::options();
+        let journal = journal.append(true).create(true);
+        Ok(Noop {
+            incarnation,
+            takes,
+            journal: BufWriter::new(journal.open(directory.join(JOURNAL))?),
+        })
+    }
+
+    /// How long after the question its answer is due.
+    pub(crate) fn takes(&self) -> Duration {
+        Duration::from_millis(self.takes.0.unsigned_abs())
     }
 
     pub(crate) fn table(&self) -> Table {
@@ -33,32 +60,69 @@ impl Noop {
         }
     }
 
-    pub(crate) fn answer(&self, request: Request, now: WallMs) -> Option<Event> {
+    pub(crate) fn answer(&mut self, request: Request, now: WallMs) -> Option<Event> {
         match request {
             Request::Hello => Some(Event::Table(self.table())),
             Request::Ping => Some(Event::Pong),
-            Request::Launch(launch) => Some(Event::Ended {
-                token: launch.token,
-                end: done_at(now),
-            }),
-            // Of what has ended already.
+            Request::Launch(launch) => {
+                self.note(launch.token);
+                Some(Event::Ended {
+                    token: launch.token,
+                    end: done(now, self.takes),
+                })
+            }
+            // Of what has ended already, or is about to.
             Request::Extend { .. } | Request::Kill { .. } | Request::Forget { .. } => None,
+        }
+    }
+
+    fn note(&mut self, token: Token) {
+        if let Err(error) = writeln!(self.journal, "{}", token.0) {
+            tracing::error!(%error, "the journal of what was started is not whole");
+        }
+    }
+
+    /// Writes what is known by now.
+    pub(crate) fn finish(&mut self) {
+        if let Err(error) = self.journal.flush() {
+            tracing::error!(%error, "the journal of what was started is not whole");
         }
     }
 }
 
-fn done_at(now: WallMs) -> End {
+fn done(started_at: WallMs, takes: DurationMs) -> End {
     End {
         killed: None,
         exit: Some(Exit::Code(0)),
         spawn_error: None,
         spawn_fault: SpawnFault::default(),
-        started_at: Some(now),
-        ended_at: now,
+        started_at: Some(started_at),
+        ended_at: started_at + takes,
         cpu: DurationMs::ZERO,
         memory_bytes_peak: 0,
         out_of_memory: false,
         not_enforced: Vec::new(),
         leftovers: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_outlives_the_agent() {
+        let home = tempfile::tempdir().unwrap();
+        let journal = || std::fs::read_to_string(home.path().join(JOURNAL)).unwrap();
+        for token in [7, 8] {
+            let mut noop = Noop::new(Incarnation(1), DurationMs(20), home.path()).unwrap();
+            noop.note(Token(token));
+            noop.note(Token(token));
+            noop.finish();
+        }
+        assert_eq!(journal(), "7\n7\n8\n8\n");
+        let end = done(WallMs(1_000), DurationMs(20));
+        assert_eq!(end.started_at, Some(WallMs(1_000)));
+        assert_eq!(end.ended_at, WallMs(1_020));
     }
 }

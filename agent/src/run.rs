@@ -93,8 +93,9 @@ pub struct Options {
 pub enum Work {
     /// Its supervisor runs it.
     Run,
-    /// Nothing is run and every attempt succeeds, for benchmarks of what is around a process.
-    Pretend,
+    /// Nothing is run and every attempt succeeds, after so long, for benchmarks of what is around a
+    /// process.
+    Pretend { takes: DurationMs },
 }
 
 /// Why an agent could not start, or could not go on.
@@ -292,7 +293,13 @@ impl Shell {
                 tokio::spawn(supervisor_link::run(socket, sender.clone()));
                 Runner::Supervisor(None)
             }
-            Work::Pretend => Runner::Noop(Noop::new(Incarnation(incarnation))),
+            Work::Pretend { takes } => {
+                let noop = Noop::new(Incarnation(incarnation), takes, &data_directory);
+                Runner::Noop(noop.map_err(|source| Error::Directory {
+                    path: data_directory,
+                    source,
+                })?)
+            }
         };
         let bounds = Bounds {
             age: output_age,
@@ -376,6 +383,9 @@ impl Shell {
         let farewells = farewells.collect::<JoinSet<()>>().join_all();
         if tokio::time::timeout(FAREWELL_MAX, farewells).await.is_err() {
             tracing::debug!("a coordinator was not told");
+        }
+        if let Runner::Noop(noop) = &mut self.runner {
+            noop.finish();
         }
         Ok(())
     }
@@ -540,8 +550,19 @@ impl Shell {
         let requests = match &mut self.runner {
             Runner::Supervisor(requests) => requests,
             Runner::Noop(noop) => {
-                if let Some(event) = noop.answer(request, now.wall) {
+                let Some(event) = noop.answer(request, now.wall) else {
+                    return;
+                };
+                let takes = noop.takes();
+                if takes.is_zero() {
                     self.core.handle_supervisor(event, now);
+                } else {
+                    let sender = self.sender.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(takes).await;
+                        // Nobody listens any more when the agent is stopping.
+                        let _ = sender.send(Input::Supervisor(event)).await;
+                    });
                 }
                 return;
             }

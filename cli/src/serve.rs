@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, Uid, User, gethostname, getppid};
-use protocol::AgentName;
+use protocol::{AgentName, DurationMs};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use transport::Identity;
@@ -88,6 +88,11 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
     if let Some(name) = &options.name {
         check_name(&what, name, &options.identity)?;
     }
+    let work = options
+        .pretend_for_bench
+        .map_or(agent::Work::Run, |ms| agent::Work::Pretend {
+            takes: DurationMs(ms.into()),
+        });
     let options = agent::Options {
         identity_directory: options.identity,
         coordinators: options.coordinators,
@@ -99,11 +104,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         output_age: options.output_age,
         output_of_each_job: options.output_of_each_job,
         output_bytes_total: options.output_total,
-        work: if options.pretend_for_bench {
-            agent::Work::Pretend
-        } else {
-            agent::Work::Run
-        },
+        work,
     };
     block_on(&what, agent::run(options))
 }
@@ -172,7 +173,7 @@ fn find_user(name: &str) -> Result<Uid, Failure> {
 const REMEDY: &str = "correct that and start it again; what is in its directory stays good";
 
 /// Logs to standard error, and ties this process to the one that started it where that is wanted.
-fn begin(
+pub(crate) fn begin(
     child: &Child,
     log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
@@ -217,7 +218,7 @@ fn live_with(parent: Pid) -> Result<(), Failure> {
     ))
 }
 
-fn block_on<E: std::error::Error>(
+pub(crate) fn block_on<E: std::error::Error>(
     what: &str,
     part: impl Future<Output = Result<(), E>>,
 ) -> Result<(), Failure> {

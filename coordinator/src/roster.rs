@@ -1,6 +1,6 @@
 //! The connections that are open now, and what is on its way to each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,8 +34,16 @@ struct Peer {
 
 #[derive(Default)]
 pub(crate) struct Roster {
-    peers: Mutex<BTreeMap<ConnId, Peer>>,
+    peers: Mutex<Peers>,
     last: AtomicU64,
+}
+
+/// By number, and the numbers of each agent: thousands come back at once, and none of them may be
+/// looked for among all.
+#[derive(Default)]
+struct Peers {
+    by_conn: BTreeMap<ConnId, Peer>,
+    of_agent: BTreeMap<AgentName, BTreeSet<ConnId>>,
 }
 
 /// An agent that has too many connections already.
@@ -51,12 +59,14 @@ impl Roster {
         connection: &Connection,
     ) -> Result<(ConnId, mpsc::Receiver<Outgoing>), TooMany> {
         let mut peers = self.peers();
-        if peers.values().filter(|peer| peer.name == *name).count() >= PER_AGENT_MAX {
+        let of_agent = peers.of_agent.get(name);
+        if of_agent.is_some_and(|conns| conns.len() >= PER_AGENT_MAX) {
             return Err(TooMany);
         }
         let conn = ConnId(self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let (outgoing, queue) = mpsc::channel(OUTGOING_MAX);
-        peers.insert(
+        peers.of_agent.entry(name.clone()).or_default().insert(conn);
+        peers.by_conn.insert(
             conn,
             Peer {
                 name: name.clone(),
@@ -68,7 +78,21 @@ impl Roster {
     }
 
     pub(crate) fn remove(&self, conn: ConnId) {
-        self.peers().remove(&conn);
+        let mut peers = self.peers();
+        let Some(peer) = peers.by_conn.remove(&conn) else {
+            return;
+        };
+        if let Some(conns) = peers.of_agent.get_mut(&peer.name) {
+            conns.remove(&conn);
+            if conns.is_empty() {
+                peers.of_agent.remove(&peer.name);
+            }
+        }
+    }
+
+    /// How many connections there are.
+    pub(crate) fn count(&self) -> usize {
+        self.peers().by_conn.len()
     }
 
     /// Never waits. An agent that has not read what is in its queue is cut off: it attaches anew
@@ -84,15 +108,14 @@ impl Roster {
     /// The agent's newest connection.
     pub(crate) fn newest_of(&self, name: &AgentName) -> Option<Connection> {
         let peers = self.peers();
-        let mut newest_first = peers.values().rev();
-        newest_first
-            .find(|peer| peer.name == *name)
-            .map(|peer| peer.connection.clone())
+        let newest = peers.of_agent.get(name)?.last()?;
+        let peer = peers.by_conn.get(newest)?;
+        Some(peer.connection.clone())
     }
 
     fn push(&self, conn: ConnId, outgoing: Outgoing) {
         let peers = self.peers();
-        let Some(peer) = peers.get(&conn) else {
+        let Some(peer) = peers.by_conn.get(&conn) else {
             return;
         };
         match peer.outgoing.try_send(outgoing) {
@@ -110,8 +133,8 @@ impl Roster {
         }
     }
 
-    fn peers(&self) -> MutexGuard<'_, BTreeMap<ConnId, Peer>> {
-        // A map is whole between any two of the calls above, whoever panicked.
+    fn peers(&self) -> MutexGuard<'_, Peers> {
+        // The maps are whole between any two of the calls above, whoever panicked.
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

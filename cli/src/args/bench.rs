@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
-use super::Text;
+use super::{Child, Text, Timers};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Bench {
@@ -40,6 +40,24 @@ pub(crate) enum Bench {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
         seconds: u32,
     },
+    /// From the leader's SIGKILL to the first lease of the next, in a group of three
+    Failover(BenchRounds),
+    /// How long no lease is granted while the lead is handed over, in a group of three
+    Handover(BenchRounds),
+    /// What many agents take of a leader, and how soon all are back at the next
+    Connections {
+        #[command(flatten)]
+        site: BenchSite,
+        /// How many agents
+        #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+        agents: u32,
+        /// How long is measured
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
+        seconds: u32,
+    },
+    /// Many agents in one process, for the others
+    #[command(hide = true)]
+    Fleet(BenchFleet),
     /// Next fires of usual schedules, and manifests parsed, on one core
     Next {
         /// How the answer is written
@@ -48,10 +66,56 @@ pub(crate) enum Bench {
     },
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Voters {
+    #[default]
+    #[value(name = "1")]
+    One,
+    #[value(name = "3")]
+    Three,
+}
+
+/// What is done again and again to a group.
+#[derive(Args, Debug)]
+pub(crate) struct BenchRounds {
+    #[command(flatten)]
+    pub(crate) site: BenchSite,
+    /// How often
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// How soon a lost leader is noticed
+    #[arg(long, value_enum, value_name = "PROFILE", default_value_t)]
+    pub(crate) timers: Timers,
+    /// Do not measure beside it what etcd and keepalived do, where they are installed
+    #[arg(long)]
+    pub(crate) no_yardstick: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchFleet {
+    /// Directory of the measurement
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// Number of the first agent
+    #[arg(long, value_name = "N")]
+    pub(crate) first: u32,
+    /// How many agents
+    #[arg(long, value_name = "N")]
+    pub(crate) agents: u32,
+    /// Where a coordinator listens for agents
+    #[arg(long = "coordinator", value_name = "HOST:PORT", required = true)]
+    pub(crate) coordinators: Vec<String>,
+    #[command(flatten)]
+    pub(crate) child: Child,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct BenchLeases {
     #[command(flatten)]
     pub(crate) site: BenchSite,
+    /// How many control machines keep the log: one, or a group of three
+    #[arg(long, value_enum, value_name = "N", default_value_t)]
+    pub(crate) voters: Voters,
     /// How many agents
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) agents: u32,

@@ -237,9 +237,9 @@ pub(crate) struct RunAgent {
     /// that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) output_total: Option<u64>,
-    /// Run nothing and call every attempt a success
-    #[arg(long, hide = true)]
-    pub(crate) pretend_for_bench: bool,
+    /// Run nothing and call every attempt a success, after so many milliseconds
+    #[arg(long, value_name = "MS", hide = true)]
+    pub(crate) pretend_for_bench: Option<u32>,
 }
 
 #[derive(Args, Debug)]

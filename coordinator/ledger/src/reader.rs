@@ -226,6 +226,13 @@ impl Reader {
         })
     }
 
+    /// Who attached at this moment or later, and when, by the clock of the leader.
+    pub fn attached(&self, from: WallMs) -> Result<Vec<(AgentId, WallMs)>, ReaderError> {
+        self.answer("reading sessions", |answers| {
+            lease_times::attached(answers.conn, from)
+        })
+    }
+
     /// How many alerts of each kind are open.
     #[allow(clippy::redundant_closure_for_method_calls)] // the method fits one lifetime only
     pub fn open_alerts_by_kind(&self) -> Result<BTreeMap<&'static str, u64>, ReaderError> {

@@ -210,6 +210,10 @@ impl Page {
             ("tzdata", jobs::tzdata_version()),
         ];
         self.sample(name, &labels, 1);
+        let name = "matins_agent_connections";
+        let help = "Connections of agents that are open here, whoever leads.";
+        self.family(name, "gauge", help);
+        self.sample(name, &[], api.roster.count());
         let name = "matins_ledger_bytes";
         self.family(name, "gauge", "Size of the ledger's files.");
         for (file, bytes) in api.readers.file_bytes() {

@@ -41,7 +41,7 @@ pub(super) fn lateness(options: &BenchSite, jobs: u32, processes: bool) -> Resul
     let (slots, work) = if processes {
         (SLOTS_RUNNING, Work::Run)
     } else {
-        (SLOTS_PRETENDING, Work::Pretend)
+        (SLOTS_PRETENDING, Work::Pretend { takes_ms: 0 })
     };
     site.start_agents(AGENTS, slots, work)?;
     let early = due - clock::now();

@@ -3,10 +3,11 @@
 use jobs::Manifest;
 use serde_json::json;
 
+use super::etcd::Etcd;
 use super::site::{Site, Work};
 use super::throughput::{Supply, measure, on_demand};
 use super::{percentile, print_figures, show_ms, yardstick};
-use crate::args::{BenchLeases, Text};
+use crate::args::{BenchLeases, Text, Timers, Voters};
 use crate::failure::Failure;
 use crate::output::{print_json, talk};
 
@@ -25,10 +26,11 @@ pub(super) fn leases(options: &BenchLeases) -> Result<(), Failure> {
         ..
     } = *options;
     talk("preparing a ledger full of work");
-    let mut site = Site::prepare(&options.site.dir, agents)?;
+    let (dir, voters) = (&options.site.dir, options.voters);
+    let mut site = Site::prepare_group(dir, agents, voters, Timers::Default, None)?;
     SUPPLY.fill(&site, seconds, manifest)?;
-    site.start_coordinator()?;
-    site.start_agents(agents, slots, Work::Pretend)?;
+    site.start_group()?;
+    site.start_agents(agents, slots, Work::Pretend { takes_ms: 0 })?;
     let found = measure(&mut site, seconds)?;
 
     let skip_locked = if options.no_yardstick {
@@ -37,6 +39,14 @@ pub(super) fn leases(options: &BenchLeases) -> Result<(), Failure> {
         talk("measuring PostgreSQL on the same disk");
         site.open_to_all()?;
         yardstick::skip_locked(site.root(), seconds)?
+    };
+
+    let swaps = if options.no_yardstick || voters == Voters::One {
+        None
+    } else {
+        talk("measuring etcd on the same disk");
+        let etcd = Etcd::start(site.root())?;
+        etcd.map(|etcd| etcd.swaps_per_s(seconds)).transpose()?
     };
 
     let mut told: Vec<i64> = found
@@ -53,6 +63,11 @@ pub(super) fn leases(options: &BenchLeases) -> Result<(), Failure> {
             "coordinator_cpu_us_per_lease": found.coordinator_us,
             "agents_cpu_us_per_lease": found.agents_us,
             "postgresql_skip_locked_per_s": skip_locked.map(f64::round),
+            "etcd_swaps_per_s": swaps.map(f64::round),
+            "voters": match voters {
+                Voters::One => 1,
+                Voters::Three => 3,
+            },
             "agents": agents,
             "slots": slots,
             "seconds": found.seconds,
@@ -69,7 +84,7 @@ pub(super) fn leases(options: &BenchLeases) -> Result<(), Failure> {
                 ),
                 ("the same, 99 of 100 within", show_ms(p99)),
                 (
-                    "processor time of the coordinator, each",
+                    "processor time of all control machines, each",
                     format!("{:.0} us", found.coordinator_us),
                 ),
                 (
@@ -79,6 +94,8 @@ pub(super) fn leases(options: &BenchLeases) -> Result<(), Failure> {
             ];
             let what = "PostgreSQL, SKIP LOCKED, 64 clients, a second";
             figures.extend(skip_locked.map(|per_s| (what, format!("{per_s:.0}"))));
+            let what = "etcd, three members, swaps of 64 clients, a second";
+            figures.extend(swaps.map(|per_s| (what, format!("{per_s:.0}"))));
             print_figures(&figures)
         }
     }

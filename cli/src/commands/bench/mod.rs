@@ -5,18 +5,26 @@
 //! agents that speak QUIC with it. What they did is read from its ledger afterwards, so that
 //! measuring takes nothing from what is measured.
 
+mod connections;
 mod cost;
+mod etcd;
+mod failover;
+mod fleet;
+mod group;
+mod handover;
 mod idle;
 mod lateness;
 mod leases;
+mod net;
 mod next;
 mod site;
 mod spawn;
+mod stream;
 mod throughput;
 mod yardstick;
 
 use jobs::{Manifest, parse_manifests};
-use ledger::LeaseTimes;
+use ledger::{LeaseTimes, Reader};
 use protocol::WallMs;
 
 use crate::args::Bench;
@@ -38,6 +46,14 @@ pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
             jobs,
             seconds,
         } => idle::idle(site, *jobs, *seconds),
+        Bench::Failover(options) => failover::failover(options),
+        Bench::Handover(options) => handover::handover(options),
+        Bench::Connections {
+            site,
+            agents,
+            seconds,
+        } => connections::connections(site, *agents, *seconds),
+        Bench::Fleet(options) => fleet::fleet(options),
         Bench::Next { output } => next::next(*output),
     }
 }
@@ -48,7 +64,15 @@ fn leases_ended(
     from: WallMs,
     until: WallMs,
 ) -> Result<Vec<LeaseTimes>, Failure> {
-    site.read()?.leases_ended(from, until).map_err(|error| {
+    leases_ended_at(&site.read()?, from, until)
+}
+
+fn leases_ended_at(
+    reader: &Reader,
+    from: WallMs,
+    until: WallMs,
+) -> Result<Vec<LeaseTimes>, Failure> {
+    reader.leases_ended(from, until).map_err(|error| {
         Failure::of_error("reading the ledger", &error, "see the error, and try again")
     })
 }
@@ -120,9 +144,32 @@ fn percentile(values: &mut [i64], percent: usize) -> Option<i64> {
         .copied()
 }
 
+/// The longest time between two of these, which rise, in [`from`, `until`).
+fn longest_gap(rising: &[WallMs], from: WallMs, until: WallMs) -> Option<i64> {
+    let first = rising.partition_point(|&at| at < from);
+    let last = rising.partition_point(|&at| at < until);
+    let between = &rising[first..last];
+    between.windows(2).map(|two| (two[1] - two[0]).0).max()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_gap_is_between_two_of_them() {
+        let rising = [0, 10, 12, 90, 95, 400].map(WallMs);
+        for (from, until, expected) in [
+            (0, 100, Some(78)),
+            (0, 50, Some(10)),
+            (90, 401, Some(305)),
+            (13, 90, None),
+            (13, 91, None),
+        ] {
+            let gap = longest_gap(&rising, WallMs(from), WallMs(until));
+            assert_eq!(gap, expected, "{from}-{until}");
+        }
+    }
 
     #[test]
     fn a_percentile_is_one_of_the_values() {

@@ -2,7 +2,6 @@
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,10 @@ use transport::Role;
 use transport::ca::{self, CA_LIFETIME, Subject, Validity};
 
 use super::cost;
-use crate::client::{API_FILE, Client};
+use super::group::Machine;
+use super::net::Net;
+use crate::args::{Timers, Voters};
+use crate::client::Client;
 use crate::clock;
 use crate::commands::ca::{issue, of_ca};
 use crate::failure::{Failure, chain};
@@ -29,12 +31,11 @@ use crate::failure::{Failure, chain};
 /// Prefix of the directories of measurements; the process that made one follows.
 const PREFIX: &str = "matins-bench-";
 
-const COORDINATOR: &str = "coordinator";
-
 /// Commands in one batch where the ledger is filled.
 const BATCH: usize = 4096;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+const LONG_LIMIT: Duration = Duration::from_secs(300);
 const STOP_LIMIT: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -42,22 +43,29 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Run,
-    Pretend,
+    /// Nothing is run; each attempt is said to have taken so many milliseconds.
+    Pretend {
+        takes_ms: u32,
+    },
 }
 
 pub(super) struct Site {
     root: PathBuf,
-    agents_address: SocketAddr,
-    parts: Vec<Part>,
+    /// The control machines, the one first that begins the group.
+    pub(super) machines: Vec<Machine>,
+    /// Where these have networks of their own.
+    pub(super) net: Option<Net>,
+    pub(super) timers: Timers,
+    pub(super) parts: Vec<Part>,
 }
 
 /// A process of it.
-struct Part {
-    name: String,
-    child: Child,
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) child: Child,
 }
 
-/// Processor time that a site has used.
+/// Processor time that a site has used, all control machines together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cpu {
     pub(super) coordinator_s: f64,
@@ -72,8 +80,20 @@ pub(super) struct Memory {
 }
 
 impl Site {
-    /// Makes the directory, an authority, and identities for a coordinator and so many agents.
+    /// As [`Site::prepare_group`], with one coordinator.
     pub(super) fn prepare(dir: &Path, agents: u32) -> Result<Site, Failure> {
+        Site::prepare_group(dir, agents, Voters::One, Timers::Default, None)
+    }
+
+    /// Makes the directory, an authority, and identities for the control machines and so many
+    /// agents.
+    pub(super) fn prepare_group(
+        dir: &Path,
+        agents: u32,
+        voters: Voters,
+        timers: Timers,
+        net: Option<Net>,
+    ) -> Result<Site, Failure> {
         let failed = |error: io::Error| failed(dir, &error);
         refuse_memory(dir)?;
         remove_leftovers(dir).map_err(failed)?;
@@ -86,15 +106,17 @@ impl Site {
             ));
         }
         let root = dir.join(format!("{PREFIX}{}", std::process::id()));
-        for path in [root.clone(), root.join(COORDINATOR)] {
+        let machines = Machine::all(voters, net.is_some()).map_err(failed)?;
+        let data = machines.iter().map(|machine| root.join(machine.name));
+        for path in std::iter::once(root.clone()).chain(data) {
             let made = DirBuilder::new().mode(0o700).create(path);
             made.map_err(failed)?;
         }
-        // Taken by nobody now; the coordinator says so should that change.
-        let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
         let site = Site {
             root,
-            agents_address: free.map_err(failed)?,
+            machines,
+            net,
+            timers,
             parts: Vec::new(),
         };
         site.issue_identities(agents)?;
@@ -110,10 +132,11 @@ impl Site {
         };
         ca::create(&authority, &cluster, validity)
             .map_err(|error| of_ca("making an authority".to_owned(), &error))?;
-        let coordinator = COORDINATOR.parse().expect("`coordinator` is a name");
-        let out = self.identity(COORDINATOR);
-        let coordinator = Subject::new(Role::Coordinator, &coordinator);
-        issue(&authority, &coordinator, &out)?;
+        for (node, machine) in (1..).zip(&self.machines) {
+            let name = machine.name.parse().expect("each of them is a name");
+            let subject = Subject::new(machine.role, &name).node(node);
+            issue(&authority, &subject, &self.identity(machine.name))?;
+        }
         for host in (1..=agents).map(host) {
             let name = host.parse().expect("`host-` and a number is a name");
             let subject = Subject::new(Role::Agent, &name);
@@ -132,8 +155,8 @@ impl Site {
         let unfilled = |error: &dyn std::error::Error| {
             Failure::of_error("filling the ledger", error, "see the error, and try again")
         };
-        let mut store =
-            Store::open(&self.ledger(), Rules::all()).map_err(|error| unfilled(&error))?;
+        let ledger = self.data(0).join(coordinator::LEDGER_FILE);
+        let mut store = Store::open(&ledger, Rules::all()).map_err(|error| unfilled(&error))?;
         let mut jobs = Vec::with_capacity(manifests.len());
         let puts = manifests.into_iter().map(|manifest| {
             ledger::Command::PutJob(Box::new(PutJob {
@@ -166,27 +189,6 @@ impl Site {
         propose(&mut store, runs, drop)
     }
 
-    /// Starts the coordinator and waits until it leads; answers how long that took.
-    pub(super) fn start_coordinator(&mut self) -> Result<Duration, Failure> {
-        let begun = Instant::now();
-        let data = self.root.join(COORDINATOR);
-        let arguments = [
-            "coordinator".to_owned(),
-            format!("--data={}", data.display()),
-            format!("--identity={}", self.identity(COORDINATOR).display()),
-            format!("--agents-listen={}", self.agents_address),
-            "--api-listen=127.0.0.1:0".to_owned(),
-            "--peers-listen=127.0.0.1:0".to_owned(),
-            "--node=bench".to_owned(),
-        ];
-        self.start(COORDINATOR, &arguments)?;
-        // It leaves its address there when it leads.
-        self.wait_for("a coordinator that leads", |_| {
-            Ok(data.join(API_FILE).exists())
-        })?;
-        Ok(begun.elapsed())
-    }
-
     /// Starts agents, with supervisors where they run their work, and waits until all have
     /// attached.
     pub(super) fn start_agents(
@@ -201,10 +203,10 @@ impl Site {
                 "agent".to_owned(),
                 format!("--data={}", self.root.join(&host).display()),
                 format!("--identity={}", self.identity(&host).display()),
-                format!("--coordinator={}", self.agents_address),
                 format!("--supervisor={}", supervisor.display()),
                 format!("--slots={slots}"),
             ];
+            arguments.extend(self.coordinators());
             match work {
                 Work::Run => {
                     let arguments = [
@@ -213,11 +215,13 @@ impl Site {
                     ];
                     self.start(&format!("{host}-supervisor"), &arguments)?;
                 }
-                Work::Pretend => arguments.push("--pretend-for-bench".to_owned()),
+                Work::Pretend { takes_ms } => {
+                    arguments.push(format!("--pretend-for-bench={takes_ms}"));
+                }
             }
             self.start(&host, &arguments)?;
         }
-        let client = self.client()?;
+        let client = self.client(0)?;
         self.wait_for("agents that have attached", |_| {
             let agents: Vec<Agent> = client.list_all("/api/v1/agents", &[])?;
             let ready = agents.iter().filter(|agent| agent.state == "ready");
@@ -225,13 +229,22 @@ impl Site {
         })
     }
 
-    pub(super) fn client(&self) -> Result<Client, Failure> {
-        Client::of_data(&self.root.join(COORDINATOR))
+    /// Asks a machine, by its number among the control machines.
+    pub(super) fn client(&self, machine: usize) -> Result<Client, Failure> {
+        Client::of_data(&self.data(machine))
     }
 
-    /// Opens the ledger to read, running or not.
+    pub(super) fn data(&self, machine: usize) -> PathBuf {
+        self.root.join(self.machines[machine].name)
+    }
+
+    /// Opens the ledger of the first control machine to read, running or not.
     pub(super) fn read(&self) -> Result<Reader, Failure> {
-        let path = self.ledger();
+        self.read_of(0)
+    }
+
+    pub(super) fn read_of(&self, machine: usize) -> Result<Reader, Failure> {
+        let path = self.data(machine).join(coordinator::LEDGER_FILE);
         Reader::open(&path).map_err(|error| {
             Failure::of_error("reading the ledger", &error, "see the error, and try again")
         })
@@ -241,7 +254,7 @@ impl Site {
         let mut cpu = Cpu::default();
         for part in &self.parts {
             let used = cost::cpu_s_with_children(part.child.id());
-            if part.name == COORDINATOR {
+            if self.is_control(&part.name) {
                 cpu.coordinator_s += used;
             } else {
                 cpu.agents_s += used;
@@ -253,7 +266,7 @@ impl Site {
     pub(super) fn memory(&self) -> Memory {
         let of = |coordinator| {
             let parts = self.parts.iter();
-            let parts = parts.filter(|part| (part.name == COORDINATOR) == coordinator);
+            let parts = parts.filter(|part| self.is_control(&part.name) == coordinator);
             cost::resident_bytes_with_children(
                 &parts.map(|part| part.child.id()).collect::<Vec<_>>(),
             )
@@ -270,42 +283,42 @@ impl Site {
         open.map_err(|error| failed(&self.root, &error))
     }
 
-    /// Ends every process, the coordinator last, so that what it was told is written.
+    /// Ends every process, control machines last, so that what they were told is written.
     pub(super) fn stop(&mut self) {
-        while let Some(mut part) = self.parts.pop() {
+        let parts = std::mem::take(&mut self.parts);
+        let (control, others): (Vec<Part>, _) = parts
+            .into_iter()
+            .partition(|part| self.is_control(&part.name));
+        for mut part in others.into_iter().rev().chain(control.into_iter().rev()) {
             end(&mut part.child);
         }
     }
 
-    fn ledger(&self) -> PathBuf {
-        self.root.join(COORDINATOR).join(coordinator::LEDGER_FILE)
+    fn is_control(&self, name: &str) -> bool {
+        self.machines.iter().any(|machine| machine.name == name)
     }
 
-    fn identity(&self, of: &str) -> PathBuf {
-        self.root.join("identities").join(of)
+    pub(super) fn identity(&self, of: &str) -> PathBuf {
+        identity_in(&self.root, of)
     }
 
-    fn log(&self, of: &str) -> PathBuf {
+    pub(super) fn log(&self, of: &str) -> PathBuf {
         self.root.join(format!("{of}.log"))
     }
 
-    fn start(&mut self, name: &str, arguments: &[String]) -> Result<(), Failure> {
+    pub(super) fn start(&mut self, name: &str, arguments: &[String]) -> Result<(), Failure> {
         let start = || {
-            let log = OpenOptions::new()
-                .append(true)
-                .create(true)
-                .open(self.log(name))?;
-            Command::new(std::env::current_exe()?)
-                .args(arguments)
-                .arg(format!("--parent-pid={}", std::process::id()))
-                .env_remove("MATINS_LOG")
-                .stdin(Stdio::null())
-                .stdout(log.try_clone()?)
-                .stderr(log)
-                .process_group(0)
-                .spawn()
+            let mut command = self.command(name)?;
+            command.args(arguments);
+            command.arg(format!("--parent-pid={}", std::process::id()));
+            self.spawn(name, &mut command)
         };
-        let child = start().map_err(|error| failed(&self.root, &error))?;
+        self.add(name, start())
+    }
+
+    /// Has a command as a part of the site, which ends with it.
+    pub(super) fn add(&mut self, name: &str, child: io::Result<Child>) -> Result<(), Failure> {
+        let child = child.map_err(|error| failed(&self.root, &error))?;
         self.parts.push(Part {
             name: name.to_owned(),
             child,
@@ -313,19 +326,51 @@ impl Site {
         Ok(())
     }
 
-    /// Waits for something, as long as no process has died.
-    fn wait_for(
+    pub(super) fn spawn(&self, name: &str, command: &mut Command) -> io::Result<Child> {
+        let log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(self.log(name))?;
+        command
+            .env_remove("MATINS_LOG")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+    }
+
+    /// Waits for something that many agents have to do, as long as no process has died.
+    pub(super) fn wait_long_for(
         &mut self,
+        what: &str,
+        is_there: impl Fn(&Site) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        self.wait_within(LONG_LIMIT, what, is_there)
+    }
+
+    /// Waits for something, as long as no process has died.
+    pub(super) fn wait_for(
+        &mut self,
+        what: &str,
+        is_there: impl Fn(&Site) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        self.wait_within(START_LIMIT, what, is_there)
+    }
+
+    fn wait_within(
+        &mut self,
+        limit: Duration,
         what: &str,
         is_there: impl Fn(&Site) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         let begun = Instant::now();
         while !is_there(self)? {
             self.check_alive()?;
-            if begun.elapsed() > START_LIMIT {
+            if begun.elapsed() > limit {
                 return Err(Failure::failed(
                     format!("waiting for {what}"),
-                    format!("there is none after {} s", START_LIMIT.as_secs()),
+                    format!("there is none after {} s", limit.as_secs()),
                     "try again when this machine has less to do",
                 ));
             }
@@ -360,7 +405,11 @@ impl Drop for Site {
     }
 }
 
-fn host(n: u32) -> String {
+pub(super) fn identity_in(root: &Path, of: &str) -> PathBuf {
+    root.join("identities").join(of)
+}
+
+pub(super) fn host(n: u32) -> String {
     format!("host-{n}")
 }
 
@@ -422,7 +471,7 @@ fn remove_leftovers(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn end(child: &mut Child) {
+pub(super) fn end(child: &mut Child) {
     let pid = Pid::from_raw(child.id().cast_signed());
     // It can only have died in between, and then the wait says so.
     let _ = kill(pid, Signal::SIGTERM);

@@ -71,7 +71,7 @@ impl Programs {
 }
 
 /// A program in PATH, or else in the newest of Debian's directories.
-fn find(program: &str) -> Option<PathBuf> {
+pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut versions: Vec<PathBuf> = fs::read_dir(DEBIAN)
         .into_iter()
