@@ -59,6 +59,7 @@ fn what_happens_is_counted() {
     for series in [
         "matins_commit_seconds_count",
         "matins_commands_total{result=\"done\"}",
+        "matins_agent_connections",
         "matins_ledger_bytes{file=\"database\"}",
         "process_resident_memory_bytes",
     ] {
