@@ -69,10 +69,10 @@ fn kill(stream: &mut Stream, round: u32) -> Result<Round, Failure> {
     // A keeper that is left takes the address away at once; without it, the kernel does in time.
     let with_keeper = round % 2 == 1;
     let killed_at = clock::now();
-    site.kill_machine(leader)?;
     if with_keeper {
         site.kill_keeper(leader)?;
     }
+    site.kill_machine(leader)?;
     let dead_at = clock::now();
     site.wait_for_leader()?;
     let trapped = self::asked(site)? > asked;
