@@ -10,8 +10,11 @@ mod data_directory;
 mod lock;
 mod noop;
 mod output;
+mod policy;
+mod renewal;
 mod run;
 pub mod supervisor;
 mod supervisor_link;
 
+pub use policy::{POLICY_FILE, PolicyError, Problems};
 pub use run::{Error, Options, Work, run};

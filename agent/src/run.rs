@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, DiskFull};
+use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, DisconnectReason, DiskFull};
 use nix::fcntl::Flock;
 use protocol::attempt::AttemptOutcome;
 use protocol::message::{
     AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, LABELS_MAX, SLOTS_MAX,
 };
 use protocol::supervisor::{Event, Request, Table};
-use protocol::{DurationMs, Label, Rules, SessionId, Token};
+use protocol::{DurationMs, Label, Lifetime, Rules, SessionId, Token, WallMs};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -33,6 +33,8 @@ use crate::lock::{self, Refused, of_process};
 use crate::noop::Noop;
 use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
+use crate::policy::{self, PolicyError};
+use crate::renewal::{self, Renewal};
 use crate::{coordinator_link, supervisor, supervisor_link};
 
 /// Programs without a path are looked for here.
@@ -84,6 +86,9 @@ pub struct Options {
     /// All output on this host takes at most so much; `None`: 5 GiB, or a tenth of the disk if
     /// that is less.
     pub output_bytes_total: Option<u64>,
+    /// What may be started on this host; `None`: what [`POLICY_FILE`](crate::POLICY_FILE) says, where
+    /// there is such a file.
+    pub policy: Option<PathBuf>,
     /// What becomes of what the coordinator has started.
     pub work: Work,
 }
@@ -105,6 +110,8 @@ pub enum Error {
     Identity(#[from] IdentityError),
     #[error("using the agent's identity")]
     Tls(#[from] TlsError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     #[error("the certificate in `{directory}` is for a {role}: an agent needs one for an agent")]
     WrongRole { directory: PathBuf, role: Role },
     #[error("an agent has 1 to {SLOTS_MAX} slots, not {slots}")]
@@ -168,6 +175,8 @@ pub(crate) enum Input {
     },
     /// The disk with the output is full, or is so no longer.
     Disk(Option<DiskFull>),
+    /// What became of a certificate that was to be renewed.
+    Renewed(Result<Lifetime, String>),
 }
 
 /// Runs an agent until SIGTERM or SIGINT, and leaves its attempts to the supervisor. Needs a
@@ -191,6 +200,7 @@ struct Shell {
     last_connection: u64,
     session: Option<SessionId>,
     tails: Tails,
+    renewal: Renewal,
 }
 
 /// Who carries out what the core asks of a supervisor.
@@ -205,6 +215,8 @@ struct Open {
     since: Instant,
     outgoing: mpsc::Sender<AgentMessage>,
     connection: Connection,
+    /// When another connection is to take its place.
+    replace_at: WallMs,
 }
 
 /// One coordinator, and when and how to dial it again.
@@ -252,6 +264,7 @@ impl Shell {
             output_age,
             output_of_each_job,
             output_bytes_total,
+            policy,
             work,
         } = options;
         if !(1..=SLOTS_MAX).contains(&slots) {
@@ -276,6 +289,7 @@ impl Shell {
                 role: name.role,
             });
         }
+        let policy = policy::read(policy.as_deref())?;
         let dialer = Dialer::new(&identity)?;
         let directory = DataDirectory::take(&data_directory)?;
         let supervisor = take_supervisor(&supervisor_directory)?;
@@ -324,6 +338,7 @@ impl Shell {
             output_directory: output_directory.clone(),
             output_bytes_max,
             path: PATH.to_owned(),
+            policy,
         };
         Ok(Shell {
             _directory: directory,
@@ -337,6 +352,7 @@ impl Shell {
             last_connection: 0,
             session: None,
             tails: Tails::new(),
+            renewal: Renewal::new(identity),
         })
     }
 
@@ -369,6 +385,7 @@ impl Shell {
             self.obey();
             self.note_session();
             self.redial();
+            self.keep_certificates_good();
         }
         tracing::info!("the agent stops; its attempts stay with the supervisor");
         self.core.handle_stop(clock::now());
@@ -457,6 +474,7 @@ impl Shell {
                     coordinator,
                     since: Instant::now(),
                     outgoing,
+                    replace_at: renewal::replace_at(&connection, now.wall),
                     connection,
                 };
                 self.connections.insert(id, open);
@@ -480,6 +498,7 @@ impl Shell {
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
             Input::Disk(full) => self.core.handle_disk(full, now),
+            Input::Renewed(renewed) => self.renewal.note(renewed, now.wall),
         }
     }
 
@@ -492,7 +511,14 @@ impl Shell {
                     message,
                 } => self.send(connection, message),
                 Action::Disconnect { connection, reason } => {
-                    tracing::warn!(connection = connection.0, %reason, "closing a connection");
+                    match reason {
+                        DisconnectReason::Superseded => {
+                            tracing::info!(connection = connection.0, %reason, "closing a connection");
+                        }
+                        _ => {
+                            tracing::warn!(connection = connection.0, %reason, "closing a connection");
+                        }
+                    }
                     if let Some(open) = self.forget(connection) {
                         let pause = reason.pause().0.try_into().unwrap_or(0);
                         self.posts[open.coordinator.0].pause = Duration::from_millis(pause);
@@ -637,6 +663,31 @@ impl Shell {
             });
             let wait = post.backoff.wait(random).max(post.pause);
             self.dial(coordinator, wait);
+        }
+    }
+
+    /// Renews this host's certificate, and makes connections anew that rest on one that will end.
+    fn keep_certificates_good(&mut self) {
+        let now = clock::now().wall;
+        let attached = self.core.attached_on();
+        if self.renewal.is_due(now)
+            && let Some(open) = attached.and_then(|id| self.connections.get(&id))
+        {
+            let connection = open.connection.clone();
+            self.renewal.begin(connection, self.sender.clone());
+        }
+        let mut replaced = Vec::new();
+        for open in self.connections.values_mut() {
+            let post = &self.posts[open.coordinator.0];
+            if now >= open.replace_at && post.under_way.is_none() {
+                // It may still rest on the same when it is made anew; nobody dials in a circle.
+                open.replace_at = now + open.connection.lifetime().renews_again_after();
+                replaced.push(open.coordinator);
+            }
+        }
+        replaced.dedup();
+        for coordinator in replaced {
+            self.dial(coordinator, Duration::ZERO);
         }
     }
 

@@ -62,14 +62,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             ..
         }) => commands::fleet::revoke(&name, reason, &asking),
         Command::Agent(Agent {
-            about:
-                Some(AboutAgent::Enrol {
-                    token,
-                    name,
-                    identity,
-                }),
+            about: Some(AboutAgent::Enrol(joining)),
             ..
-        }) => commands::join::enrol(&token, &name, &identity),
+        }) => commands::join::enrol(&joining),
         Command::Agent(Agent { run, child, .. }) => {
             let run = run.expect("the parser demands what running an agent needs");
             serve::agent(run, &child)

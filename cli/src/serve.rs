@@ -47,6 +47,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
             stop: options.clock_stop,
         },
         address_keeper: options.address_keeper,
+        certificate_life: options.certificate_life,
     };
     let ended = block_on(&what, coordinator::run(options));
     log.finish();
@@ -104,6 +105,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         output_age: options.output_age,
         output_of_each_job: options.output_of_each_job,
         output_bytes_total: options.output_total,
+        policy: options.policy,
         work,
     };
     block_on(&what, agent::run(options))

@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use coordinator_core::ConnId;
 use protocol::AgentName;
-use protocol::message::{AgentMessage, Hello, Nonce, PROTOCOL_VERSION};
+use protocol::message::{AgentMessage, AgentRequest, Hello, Nonce, PROTOCOL_VERSION};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use transport::settings::HANDSHAKE_LIMIT;
 use transport::{
     Connection, ControlReceiver, ControlSender, Incoming, Listener, ReceiveError, SendError,
 };
 
+use crate::authority::Authority;
 use crate::engine::{Engine, Input};
 use crate::exit::causes;
+use crate::renewal;
 use crate::roster::{Outgoing, Roster};
 
 /// Peers that are not known yet, at a time. The others wait in the listener's own bounded queue.
@@ -33,6 +35,9 @@ const INCOMING_MAX: usize = 64;
 /// is broken, and must not take the scheduler and the disk from all others.
 const MESSAGES_MAX: u32 = 2_000;
 const WINDOW: Duration = Duration::from_millis(100);
+
+/// On one connection no certificate is renewed more often: each time the ledger is asked.
+const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Messages that leave in one write, where so many wait.
 const SENT_AT_ONCE: usize = 64;
@@ -53,6 +58,8 @@ const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
 struct Hall {
     engine: Engine,
     roster: Arc<Roster>,
+    /// Renews what hosts have, where this machine has its key.
+    authority: Option<Arc<Authority>>,
 }
 
 /// Why a connection is not served any longer.
@@ -72,7 +79,7 @@ enum End {
     Send(#[source] SendError),
     #[error("it did not read a message for {} s", SEND_LIMIT.as_secs())]
     Unread,
-    #[error("it opened a stream that nobody asked for")]
+    #[error("it opened a stream and asked for nothing that there is")]
     Uninvited,
     #[error("drawing a nonce")]
     Random(#[source] getrandom::Error),
@@ -85,8 +92,17 @@ enum End {
 }
 
 /// Lets agents in until the listener is shut down.
-pub(crate) async fn welcome(listener: Arc<Listener>, engine: Engine, roster: Arc<Roster>) {
-    let hall = Hall { engine, roster };
+pub(crate) async fn welcome(
+    listener: Arc<Listener>,
+    engine: Engine,
+    roster: Arc<Roster>,
+    authority: Option<Arc<Authority>>,
+) {
+    let hall = Hall {
+        engine,
+        roster,
+        authority,
+    };
     let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     loop {
         let room = Arc::clone(&handshakes)
@@ -156,7 +172,7 @@ impl Hall {
         let mut writer = tokio::spawn(write(sender, queue));
         let end = tokio::select! {
             end = self.read(conn, &name, &connection, &mut receiver) => end,
-            end = uninvited(&connection) => end,
+            end = self.answer(&name, &connection) => end,
             end = &mut writer => written(end),
         };
         writer.abort();
@@ -217,6 +233,35 @@ impl Hall {
     }
 }
 
+impl Hall {
+    /// Answers what an agent asks on a stream of its own, one after the other. Whatever is bulky this
+    /// side asks for; an agent that wants something else is not one of ours.
+    async fn answer(&self, name: &AgentName, connection: &Connection) -> End {
+        loop {
+            let (mut sender, mut receiver) = match connection.accept_bulk().await {
+                Ok(stream) => stream,
+                Err(error) => return End::NoControl(error),
+            };
+            match timeout(FIRST_WORD_LIMIT, receiver.receive()).await {
+                Ok(Ok(Some(AgentRequest::Renew))) => {}
+                Ok(Ok(None) | Err(_)) | Err(_) => return End::Uninvited,
+            }
+            let authority = self.authority.as_deref();
+            let answer = renewal::for_agent(authority, &self.engine, name, connection).await;
+            let sent = timeout(SEND_LIMIT, async {
+                sender.send(&answer).await?;
+                sender.finish().await
+            });
+            match sent.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return End::Send(error),
+                Err(_) => return End::Unread,
+            }
+            sleep(RENEWAL_PAUSE).await;
+        }
+    }
+}
+
 /// Counts the messages of one connection.
 #[derive(Debug, Default)]
 struct Pace {
@@ -240,15 +285,6 @@ impl Pace {
         self.window = Some(next);
         self.count = 1;
         Some(next.duration_since(now))
-    }
-}
-
-/// Whatever is bulky this side asks for; an agent that opens a stream of its own is not one of
-/// ours.
-async fn uninvited(connection: &Connection) -> End {
-    match connection.accept_bulk().await {
-        Ok(_) => End::Uninvited,
-        Err(error) => End::NoControl(error),
     }
 }
 

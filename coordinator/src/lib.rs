@@ -40,6 +40,7 @@ mod metrics;
 mod narrate;
 mod process;
 mod quorum;
+mod renewal;
 mod roster;
 mod run;
 mod token;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use transport::Identity;
 
+use crate::authority::Authority;
 use crate::consensus::{Begin, Facts, GroupOptions, PeersAt, Timers};
 use crate::data_dir::{DataDir, DataDirError};
 
@@ -52,6 +53,7 @@ impl Membership {
         &self,
         data: &DataDir,
         identity: &Identity,
+        authority: Option<Authority>,
         reached: Reached,
     ) -> Result<GroupOptions, DataDirError> {
         let node = identity.node().unwrap_or(ONLY_NODE);
@@ -69,6 +71,7 @@ impl Membership {
         group.peers = match (self.peers_addr, identity.node()) {
             (Some(bind), Some(_)) => Some(PeersAt {
                 identity: identity.clone(),
+                authority,
                 bind,
             }),
             (Some(_), None) => {

@@ -181,12 +181,21 @@ impl<'a> Narrator<'a> {
                     "a token is made"
                 );
             }
-            (Command::CreateJoinToken(create), Done::JoinTokenCreated) => {
-                let (by, uses) = (&create.by, create.uses);
-                tracing::info!(by, uses, until = %create.expires_at, "a join token is made");
+            (Command::CreateJoinToken(create), Done::JoinTokenCreated { id }) => {
+                let (by, uses, role) = (&create.by, create.uses, create.role);
+                tracing::info!(token = %id, by, %role, uses, until = %create.expires_at, "a join token is made");
             }
-            (Command::EnrolAgent(enrol), Done::Enrolled { again }) => {
-                tracing::info!(agent = %enrol.name, again, "a host is enrolled");
+            (Command::RevokeJoinToken(revoke), Done::JoinTokenRevoked { changed: true }) => {
+                let (by, reason) = (&revoke.by, &revoke.reason);
+                tracing::info!(token = %revoke.id, by, reason, "a join token is revoked");
+            }
+            (Command::Enrol(enrol), Done::Enrolled { again, node }) => {
+                let role = enrol.role;
+                tracing::info!(name = %enrol.name, %role, node, again, "a machine is enrolled");
+            }
+            (Command::RenewAgent(renew), Done::Renewed) => {
+                let (agent, until) = (&renew.name, renew.good_until);
+                tracing::info!(%agent, %until, "a host's certificate is renewed");
             }
             (Command::RevokeToken(revoke), Done::TokenRevoked { changed: true }) => {
                 let (token, by) = (revoke.name.as_str(), &revoke.by);
@@ -482,7 +491,9 @@ fn name_of(command: &Command) -> &'static str {
         Command::CreateToken(_) => "create_token",
         Command::RevokeToken(_) => "revoke_token",
         Command::CreateJoinToken(_) => "create_join_token",
-        Command::EnrolAgent(_) => "enrol_agent",
+        Command::RevokeJoinToken(_) => "revoke_join_token",
+        Command::Enrol(_) => "enrol",
+        Command::RenewAgent(_) => "renew_agent",
     }
 }
 

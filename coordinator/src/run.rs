@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use coordinator_core::clock::Thresholds;
-use protocol::Lifetime;
 use protocol::message::Incarnation;
+use protocol::{DurationMs, Lifetime};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -35,6 +35,7 @@ use crate::member::Member;
 use crate::membership::{Membership, Reached, is_in_the_clear};
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
+use crate::renewal;
 use crate::roster::Roster;
 use crate::token::ApiToken;
 
@@ -65,6 +66,8 @@ pub struct Options {
     pub address_keeper: Option<PathBuf>,
     /// Backups that it makes while it leads.
     pub backups: Option<BackupSchedule>,
+    /// How long the certificates are good that it gives, where it has the authority's key.
+    pub certificate_life: DurationMs,
 }
 
 /// Why a coordinator did not start, or had to end.
@@ -152,25 +155,33 @@ pub async fn run_until(
         agents: Some(agents.local_addr()),
         api: Some(api_address),
     };
-    let group = options.membership.group(&data, &identity, reached)?;
+    let authority = Authority::beside(&options.identity_dir, &identity, options.certificate_life)?;
+    let membership = &options.membership;
+    let group = membership.group(&data, &identity, authority.clone(), reached)?;
     let ledger = group.ledger.clone();
     let member = Member::start(group).await?;
 
     let roster = Arc::new(Roster::default());
-    let certificate = identity.lifetime();
     let mut threads = Threads::start(
         member,
         &options.node,
-        certificate,
+        identity.lifetime(),
         options.clock,
         Arc::clone(&roster),
     )?;
     if let Some(keeper) = options.address_keeper {
         threads.hold_address(keeper);
     }
-    let authority = Authority::beside(&options.identity_dir, &identity)?;
+    let authority = authority.map(Arc::new);
+    let mut keeping = JoinSet::new();
+    keeping.spawn(renewal::keep(
+        identity,
+        authority.as_deref().cloned(),
+        Arc::downgrade(threads.member.group()),
+        Some(threads.engine.clone()),
+    ));
     let api = Api {
-        authority: authority.map(Arc::new),
+        authority,
         engine: threads.engine.clone(),
         lead: threads.lead.clone(),
         readers: Readers::new(ledger),
@@ -182,7 +193,6 @@ pub async fn run_until(
         agents_address: agents.local_addr(),
     };
     let listener = ApiListener::new(listener, api_door.https.clone());
-    let mut keeping = JoinSet::new();
     if let Some(schedule) = options.backups {
         let engine = threads.engine.clone();
         keeping.spawn(backups::keep(
@@ -199,7 +209,7 @@ pub async fn run_until(
         api_door,
         threads,
         doors,
-        _backups: keeping,
+        _keeping: keeping,
     };
     house.live(stop).await
 }
@@ -211,8 +221,8 @@ struct House {
     api_door: ApiDoor,
     threads: Threads,
     doors: Doors,
-    /// Ends with the house.
-    _backups: JoinSet<()>,
+    /// What makes backups and renews the certificate; ends with the house.
+    _keeping: JoinSet<()>,
 }
 
 impl House {
@@ -407,6 +417,7 @@ impl Doors {
             Arc::clone(&agents),
             api.engine.clone(),
             Arc::clone(&api.roster),
+            api.authority.clone(),
         );
         let outputs = api.outputs.clone();
         let (close_api, mut closing) = watch::channel(false);

@@ -2,12 +2,15 @@
 //! leading is decided in the group.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use tokio::task::JoinSet;
 use transport::{Identity, Role};
 
 use crate::data_dir::DataDir;
 use crate::member::Member;
 use crate::membership::{Membership, Reached};
+use crate::renewal;
 use crate::run::{CoordinatorError, asked_to_stop};
 
 /// Everything a witness must be told.
@@ -34,15 +37,21 @@ pub async fn run_witness(options: WitnessOptions) -> Result<(), CoordinatorError
         agents: None,
         api: None,
     };
-    let group = options.membership.group(&data, &identity, reached)?;
+    let membership = &options.membership;
+    // The authority's key has no business with a witness.
+    let group = membership.group(&data, &identity, None, reached)?;
     let node = group.node;
     let mut member = Member::start(group).await?;
+    let mut keeping = JoinSet::new();
+    let of_group = Arc::downgrade(member.group());
+    keeping.spawn(renewal::keep(identity, None, of_group, None));
     tracing::info!(node, "the witness is up");
     let stop = asked_to_stop()?;
     let lived = tokio::select! {
         () = stop => Ok(()),
         _ = &mut member.thread.ended => Err(CoordinatorError::Died { name: member.thread.name }),
     };
+    keeping.shutdown().await;
     if lived.is_ok() {
         member.stop().await;
         tracing::info!("the witness has stopped");

@@ -73,6 +73,10 @@ id!(
     AlertId, "alert"
 );
 id!(
+    /// A token by which hosts or control machines are let in.
+    JoinTokenId, "join"
+);
+id!(
     /// One lease of one shard: the fencing token. Strictly rising, restores included.
     Token, "token"
 );

@@ -12,6 +12,7 @@ pub mod lease;
 pub mod message;
 pub mod names;
 pub mod output;
+pub mod role;
 pub mod rules;
 pub mod run;
 pub mod supervisor;
@@ -19,8 +20,9 @@ pub mod time;
 
 pub use access::{ApiRole, Reach};
 pub use certificate::Lifetime;
-pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, RunId, SessionId, Token};
+pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, JoinTokenId, RunId, SessionId, Token};
 pub use names::{AgentName, ClusterId, JobName, Label, NamespaceName, ResourceName, TokenName};
+pub use role::{Role, RoleError};
 pub use rules::{Rule, Rules};
 pub use run::RunState;
 pub use time::{BootMs, DurationMs, Now, WallMs};

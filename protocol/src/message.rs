@@ -158,6 +158,28 @@ pub enum CoordinatorBody {
     ReceiptAck { token: Token },
 }
 
+/// First frame of a bulk stream that an agent opens to the coordinator it is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum AgentRequest {
+    /// The next certificate of the key that it has shown on this connection. The coordinator answers
+    /// with a [`RenewAnswer`] frame.
+    Renew,
+}
+
+/// What becomes of a certificate that was to be renewed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RenewAnswer {
+    /// In PEM.
+    Renewed {
+        certificate: String,
+    },
+    Refused {
+        reason: String,
+    },
+}
+
 /// First frame of a bulk stream that the coordinator opens to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

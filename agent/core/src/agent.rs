@@ -24,6 +24,7 @@
 mod connections;
 mod environment;
 mod orders;
+mod policy;
 mod receipt;
 mod session;
 #[cfg(test)]
@@ -38,6 +39,7 @@ use protocol::message::{AgentMessage, Incarnation, Nonce, Receipt, SLOTS_MAX, St
 use protocol::supervisor::{Event, KillCause, Request, Table};
 use protocol::{BootMs, DurationMs, Epoch, Label, Now, Rule, Rules, SessionId, Token, WallMs};
 
+pub use policy::{Forbidden, Policy, Program, ProgramError};
 pub use receipt::StartRefusal;
 use session::{Beats, Finished};
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub output_bytes_max: u64,
     /// `PATH` of every attempt.
     pub path: String,
+    /// What may be started on this host at all.
+    pub policy: Policy,
 }
 
 /// The directory that holds an attempt's output, below that of all. Derivable from the token
@@ -316,6 +320,12 @@ impl Agent {
         self.lines.iter().any(|(&id, line)| {
             line.coordinator == coordinator && (line.word != Word::Used || current == Some(id))
         })
+    }
+
+    /// The connection that is attached on, while there is a session.
+    pub fn attached_on(&self) -> Option<ConnectionId> {
+        let current = self.current.as_ref()?;
+        matches!(current.link, Link::Attached { .. }).then_some(current.id)
     }
 
     /// The agent is to stop: takes no more, and leaves what runs to the supervisor.

@@ -1,11 +1,31 @@
 //! The control group: the machines that decide.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
+use protocol::{AgentName, ClusterId};
 
 use super::Asking;
+use super::serve::Joining;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Cluster {
+    /// Begin a cluster on this machine: its authority, and the identity of its first
+    /// coordinator
+    Init {
+        /// Name of the cluster, stated in every certificate
+        #[arg(long, value_name = "CLUSTER")]
+        cluster: ClusterId,
+        /// What this machine is to be called
+        #[arg(long, value_name = "NAME")]
+        name: AgentName,
+        /// Directory that is to hold ca.pem, ca.key, cert.pem and key.pem
+        #[arg(long, value_name = "DIR")]
+        identity: PathBuf,
+    },
+    /// Get this machine the identity of a second coordinator or a witness, by a token
+    /// that `matins token join` has made
+    Join(Joining),
     /// Say who leads, who votes, who is behind, and what one more loss would mean
     Status {
         #[command(flatten)]

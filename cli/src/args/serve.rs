@@ -70,8 +70,22 @@ pub(crate) struct Coordinator {
     pub(crate) address_keeper: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) backups: Backups,
+    /// How long the certificates are good that it gives to hosts and control machines,
+    /// where it has the authority's key; they are renewed at two thirds of it
+    #[arg(long, value_name = "DURATION", value_parser = parse_life, default_value = "30d")]
+    pub(crate) certificate_life: DurationMs,
     #[command(flatten)]
     pub(crate) child: Child,
+}
+
+/// Renewing takes a while, and must be over before the end.
+fn parse_life(text: &str) -> Result<DurationMs, String> {
+    match parse_length(text)? {
+        life if life < DurationMs::from_secs(5) => {
+            Err("it is shorter than 5s, in which nobody gets another one".to_owned())
+        }
+        life => Ok(life),
+    }
 }
 
 /// How a control machine is reached by the others.
@@ -181,22 +195,26 @@ pub(crate) enum AboutAgent {
         asking: Asking,
     },
     /// Get this host an identity, by a token that `matins token join` has made
-    Enrol {
-        /// The whole text of the token
-        #[arg(
-            long,
-            value_name = "TOKEN",
-            env = "MATINS_JOIN_TOKEN",
-            hide_env_values = true
-        )]
-        token: JoinToken,
-        /// What this host is to be called
-        #[arg(long, value_name = "NAME")]
-        name: AgentName,
-        /// Directory that is to hold ca.pem, cert.pem and key.pem
-        #[arg(long, value_name = "DIR")]
-        identity: PathBuf,
-    },
+    Enrol(Joining),
+}
+
+/// What a machine says that is to be let in.
+#[derive(Args, Debug)]
+pub(crate) struct Joining {
+    /// The whole text of the token
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "MATINS_JOIN_TOKEN",
+        hide_env_values = true
+    )]
+    pub(crate) token: JoinToken,
+    /// What this machine is to be called
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: AgentName,
+    /// Directory that is to hold ca.pem, cert.pem and key.pem
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -237,6 +255,10 @@ pub(crate) struct RunAgent {
     /// that is less]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) output_total: Option<u64>,
+    /// What may be started on this host, whatever a coordinator says [default:
+    /// /etc/matins/policy.toml, where there is one]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
     /// Run nothing and call every attempt a success, after so many milliseconds
     #[arg(long, value_name = "MS", hide = true)]
     pub(crate) pretend_for_bench: Option<u32>,
@@ -308,7 +330,7 @@ pub(crate) enum Ca {
     },
 }
 
-fn roles() -> impl TypedValueParser<Value = Role> {
+pub(super) fn roles() -> impl TypedValueParser<Value = Role> {
     let words = Role::ALL.iter().map(|role| role.as_str());
     PossibleValuesParser::new(words).try_map(|word| word.parse::<Role>())
 }

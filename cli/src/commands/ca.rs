@@ -2,8 +2,13 @@
 
 use std::path::Path;
 
+use protocol::{AgentName, ClusterId, DurationMs};
 use transport::Role;
-use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, CaError, Subject, Validity};
+use transport::ca::{
+    self, CA_KEY_FILE, CA_LIFETIME, CERTIFICATE_LIFETIME, CaError, RENEWED_LIFETIME, Subject,
+    Validity,
+};
+use transport::identity::{CA_FILE, CERTIFICATE_FILE};
 
 use crate::args::Ca;
 use crate::clock;
@@ -54,14 +59,61 @@ pub(crate) fn ca(what: Ca) -> Result<(), Failure> {
     Ok(())
 }
 
+/// `matins cluster init`: the authority lies with the first coordinator, which lets the others in and
+/// renews what they have.
+pub(crate) fn init(cluster: &ClusterId, name: &AgentName, identity: &Path) -> Result<(), Failure> {
+    let what = || format!("beginning the cluster {cluster} in {}", identity.display());
+    if identity.join(CERTIFICATE_FILE).exists() {
+        return Err(Failure::bad_input(
+            what(),
+            format!("{} holds an identity already", identity.display()),
+            "use that one, or name a directory of its own for another cluster",
+        ));
+    }
+    if identity.join(CA_FILE).exists() && identity.join(CA_KEY_FILE).exists() {
+        // An earlier call was cut short: it goes on.
+        let there = ca::cluster_of(identity).map_err(|error| of_ca(what(), &error))?;
+        if there != *cluster {
+            return Err(Failure::bad_input(
+                what(),
+                format!("the authority there is of the cluster {there}"),
+                "name that cluster, or a directory of its own for another one",
+            ));
+        }
+    } else {
+        let validity = Validity {
+            now: clock::now(),
+            lifetime: CA_LIFETIME,
+        };
+        ca::create(identity, cluster, validity).map_err(|error| of_ca(what(), &error))?;
+    }
+    let subject = Subject::new(Role::Coordinator, name);
+    let peer = issue_for(identity, &subject, identity, RENEWED_LIFETIME)?;
+    talk(&format!(
+        "{directory} holds the authority of {cluster} and the identity of {peer}, node 1; keep a copy of \
+         ca.pem and ca.key in a safe place; next: matins coordinator --identity {directory} --data DIR",
+        directory = identity.display()
+    ));
+    Ok(())
+}
+
 pub(crate) fn issue(
     authority: &Path,
     subject: &Subject,
     out: &Path,
 ) -> Result<transport::PeerName, Failure> {
+    issue_for(authority, subject, out, CERTIFICATE_LIFETIME)
+}
+
+fn issue_for(
+    authority: &Path,
+    subject: &Subject,
+    out: &Path,
+    lifetime: DurationMs,
+) -> Result<transport::PeerName, Failure> {
     let validity = Validity {
         now: clock::now(),
-        lifetime: CERTIFICATE_LIFETIME,
+        lifetime,
     };
     ca::issue(authority, subject, out, validity)
         .map_err(|error| of_ca(format!("issuing a certificate for the {subject}"), &error))

@@ -8,6 +8,7 @@ use protocol::api::{
 
 use crate::args::{Asking, Cluster};
 use crate::clock;
+use crate::commands::{ca, join};
 use crate::failure::Failure;
 use crate::output::Room;
 use crate::text::{Table, wrap_prose};
@@ -16,6 +17,12 @@ const PATH: &str = "/api/v1/cluster";
 
 pub(crate) fn cluster(what: &Cluster) -> Result<(), Failure> {
     match what {
+        Cluster::Init {
+            cluster,
+            name,
+            identity,
+        } => ca::init(cluster, name, identity),
+        Cluster::Join(joining) => join::join(joining),
         Cluster::Status { asking } => {
             let seen: Seen = asking.target.find()?.get(PATH, &[])?;
             asking

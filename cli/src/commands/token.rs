@@ -35,13 +35,7 @@ pub(crate) fn token(what: &Token) -> Result<(), Failure> {
             };
             create(asking, &request)
         }
-        Token::Join {
-            uses,
-            expires,
-            name_prefix,
-            address,
-            asking,
-        } => join::create(*uses, *expires, name_prefix.as_deref(), address, asking),
+        Token::Join(what) => join::token(what),
         Token::List { asking } => list(asking),
         Token::Revoke {
             name,

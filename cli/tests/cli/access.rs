@@ -1,11 +1,21 @@
 //! Tokens, and the API over TLS, as people use them.
 
-use crate::place::{Place, Said, coordinator};
+use crate::place::{Place, Said, coordinator, manifest, wait_for};
 
 fn url_of(place: &Place) -> String {
     let file = place.read("data/api.json");
     let (_, rest) = file.split_once("\"url\":\"").unwrap();
     rest.split('"').next().unwrap().to_owned()
+}
+
+/// Where the coordinator listens for agents.
+fn agents_of(place: &Place) -> String {
+    wait_for("the coordinator to say so", || {
+        let log = place.read("coordinator.out");
+        let (_, rest) = log.split_once("agents=")?;
+        rest.split_once(char::is_whitespace)
+            .map(|(address, _)| address.to_owned())
+    })
 }
 
 /// The coordinator of the identity `c1`, whose API is not on loopback alone.
@@ -154,6 +164,284 @@ fn a_host_is_let_in_by_a_token_and_asks_again_with_the_same_key() {
     enrol(&token.replace(place_of, &pin), "h2", "h2")
         .refused_with_remedy(3, &["no authority of the fingerprint"]);
     enrol("nothing", "h2", "h2").refused(2, &["not a join token"]);
+
+    let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
+    let listed = here(&["token", "join", "list"]).done();
+    assert!(
+        listed.contains("join-1  agent  0 of 1  h*     used up"),
+        "{listed}"
+    );
+    let spare = join("5", &address).done();
+    let revoke = [
+        "token",
+        "join",
+        "revoke",
+        "join-2",
+        "--reason",
+        "it was mailed",
+    ];
+    assert_eq!(here(&revoke).done(), "join-2 is revoked\n");
+    assert_eq!(here(&revoke).done(), "join-2 is revoked already\n");
+    enrol(spare.trim(), "h2", "h2").refused_with_remedy(1, &["was revoked at", "token join"]);
+    here(&["token", "join", "revoke", "join-9", "--reason", "x"])
+        .refused_with_remedy(1, &["no join token join-9", "token join list"]);
+    let join = ["cluster", "join", "--name", "c2", "--identity", "c2"];
+    let as_control = [&join[..], &["--token", token]].concat();
+    place
+        .matins(&as_control)
+        .refused_with_remedy(2, &["lets in as agent", "matins agent enrol"]);
+}
+
+#[test]
+fn a_cluster_is_begun_and_control_machines_join_it_under_numbers_of_their_own() {
+    let place = Place::new();
+    let init = |cluster: &str| {
+        place.matins(&[
+            "cluster",
+            "init",
+            "--cluster",
+            cluster,
+            "--name",
+            "c1",
+            "--identity",
+            "c1",
+        ])
+    };
+    let begun = init("prod");
+    assert!(
+        begun.stderr.contains("c1.coordinator.prod.matins, node 1"),
+        "{begun:?}"
+    );
+    // It was cut short before it had a certificate.
+    std::fs::remove_file(place.path("c1/cert.pem")).unwrap();
+    init("lab").refused_with_remedy(2, &["is of the cluster prod"]);
+    init("prod").done();
+    init("prod").refused_with_remedy(2, &["holds an identity already"]);
+
+    let _coordinator = place.start_coordinator("coordinator", &everywhere());
+    let address = url_of(&place).replace("https://", "");
+    let token = |role: &str| -> String {
+        let made = place.matins(&[
+            "token",
+            "join",
+            "--data",
+            "data",
+            "--role",
+            role,
+            "--uses",
+            "1",
+            "--address",
+            &address,
+        ]);
+        made.done().trim().to_owned()
+    };
+    let join = |token: &str, name: &str, out: &str| -> Said {
+        place.matins(&[
+            "cluster",
+            "join",
+            "--token",
+            token,
+            "--name",
+            name,
+            "--identity",
+            out,
+        ])
+    };
+    let (second, witness) = (token("coordinator"), token("witness"));
+    let joined = join(&second, "c2", "c2");
+    let words = |said: &Said| said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words(&joined).contains("the coordinator c2, node 2 of the cluster prod"),
+        "{joined:?}"
+    );
+    joined.done();
+    // Its answer is lost.
+    std::fs::rename(place.path("c2/key.pem"), place.path("c2/key.pending.pem")).unwrap();
+    std::fs::remove_file(place.path("c2/cert.pem")).unwrap();
+    let again = join(&second, "c2", "c2");
+    assert!(words(&again).contains("c2, node 2"), "{again:?}");
+    join(&second, "c3", "c3").refused_with_remedy(1, &["used up"]);
+    let third = join(&witness, "w", "w");
+    assert!(words(&third).contains("the witness w, node 3"), "{third:?}");
+    let enrol = [
+        "agent",
+        "enrol",
+        "--token",
+        &witness,
+        "--name",
+        "h1",
+        "--identity",
+        "h1",
+    ];
+    place
+        .matins(&enrol)
+        .refused_with_remedy(2, &["lets in as witness", "matins cluster join"]);
+    // Who says that it is another is refused there, too.
+    let forged = witness.replace(",witness,", ",coordinator,");
+    join(&forged, "c4", "c4").refused_with_remedy(
+        1,
+        &["lets in as witness, and not as coordinator", "cluster join"],
+    );
+    let select = "SELECT node, name, role FROM enrolment_view ORDER BY node";
+    let known = place.matins(&["sql", "--data", "data", "-o", "json", select]);
+    let known = known.done();
+    for who in ["\"c2\"", "\"w\"", "\"witness\""] {
+        assert!(known.contains(who), "{known}");
+    }
+}
+
+/// The certificates are good for seconds here, and for a month otherwise.
+#[test]
+fn a_certificate_is_renewed_while_its_host_works_and_a_revoked_host_gets_none() {
+    let place = Place::new();
+    let init = ["cluster", "init", "--cluster", "prod", "--name", "c1"];
+    place
+        .matins(&[&init[..], &["--identity", "c1"]].concat())
+        .done();
+    let options = [
+        "--certificate-life",
+        "12s",
+        "--agents-listen",
+        "127.0.0.1:0",
+        "--peers-listen",
+        "127.0.0.1:0",
+        "--api-listen",
+        "0.0.0.0:0",
+        "--data",
+        "data",
+        "--identity",
+        "c1",
+    ];
+    let _coordinator =
+        place.start_coordinator("coordinator", &[&["coordinator"], &options[..]].concat());
+    let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
+    let address = url_of(&place).replace("https://", "");
+    let join = ["token", "join", "--uses", "1", "--address", &address];
+    let token = here(&join).done();
+    let enrol = ["agent", "enrol", "--name", "h1", "--identity", "h1"];
+    place
+        .matins(&[&enrol[..], &["--token", token.trim()]].concat())
+        .done();
+    let first = place.read("h1/cert.pem");
+
+    let _supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);
+    let agents = &agents_of(&place);
+    let _agent = place.start(
+        "agent",
+        &[
+            "agent",
+            "--data",
+            "a",
+            "--identity",
+            "h1",
+            "--coordinator",
+            agents,
+            "--supervisor",
+            "s",
+            "--slots",
+            "2",
+        ],
+    );
+    let job = manifest("team/long", "0 0 1 1 *", 1, "[sleep, \"14\"]");
+    place.write("jobs/long.yaml", &job);
+    here(&["apply", "jobs"]).done();
+    here(&["run", "team/long", "--reason", "a test"]).done();
+    let ask = |select: &str| here(&["sql", "-o", "json", select]).done();
+    wait_for("the host to have another certificate", || {
+        (place.read("h1/cert.pem") != first).then_some(())
+    });
+    wait_for("the run to end", || {
+        let runs = ask("SELECT state FROM run_view");
+        runs.contains("succeeded").then_some(())
+    });
+    // It began with the first certificate, ended after that had, and nothing came between.
+    let shards = ask("SELECT attempts FROM shard_view");
+    assert!(shards.contains("\"attempts\": 1"), "{shards}");
+    let agents = here(&["get", "agents"]).done();
+    assert!(agents.contains("ready"), "{agents}");
+
+    here(&["agent", "revoke", "h1", "--reason", "sold"]).done();
+    let last = place.read("h1/cert.pem");
+    let ended = ask("SELECT certificate_until FROM enrolment_view");
+    wait_for("its last certificate to have ended", || {
+        let now = ask("SELECT strftime('%Y-%m-%dT%H:%M:%fZ') AS certificate_until");
+        (now > ended).then_some(())
+    });
+    assert_eq!(place.read("h1/cert.pem"), last);
+    assert_eq!(ask("SELECT certificate_until FROM enrolment_view"), ended);
+}
+
+/// A host's own word against any coordinator's.
+#[test]
+fn what_the_policy_of_a_host_forbids_is_refused_with_the_reason() {
+    let place = Place::new();
+    place.authority("ca", "prod");
+    for (role, name) in [("coordinator", "c1"), ("agent", "h1")] {
+        place.issue("ca", role, name, name);
+    }
+    let local = [
+        &coordinator("data", "127.0.0.1:0")[..],
+        &["--identity", "c1"],
+    ];
+    let _coordinator = place.start_coordinator("coordinator", &local.concat());
+    let agents = &agents_of(&place);
+    let agent = [
+        "agent",
+        "--data",
+        "a",
+        "--identity",
+        "h1",
+        "--coordinator",
+        agents,
+        "--supervisor",
+        "s",
+        "--slots",
+        "2",
+        "--policy",
+        "policy.toml",
+    ];
+    place
+        .matins(&agent)
+        .refused_with_remedy(1, &["reading the policy policy.toml"]);
+    place.write(
+        "policy.toml",
+        "exec = [\"/usr/bin\", \"bin\"]\nclasses = [\"io\"]\n",
+    );
+    place.matins(&agent).refused_with_remedy(
+        1,
+        &[
+            "line 1: `bin` is not a whole path",
+            "line 2: `classes` is no field",
+        ],
+    );
+    place.write("policy.toml", "exec = [\"/usr/bin/true\"]\n");
+    let _supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);
+    let _agent = place.start("agent", &agent);
+    for (name, exec) in [("good", "/usr/bin/true"), ("bad", "/usr/bin/false")] {
+        let job = manifest(
+            &format!("team/{name}"),
+            "0 0 1 1 *",
+            1,
+            &format!("[{exec}]"),
+        );
+        place.write(&format!("jobs/{name}.yaml"), &job);
+    }
+    let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
+    here(&["apply", "jobs"]).done();
+    for name in ["team/good", "team/bad"] {
+        here(&["run", name, "--reason", "a test"]).done();
+    }
+    let ask = |select: &str| here(&["sql", "-o", "json", select]).done();
+    wait_for("the good one to succeed", || {
+        let runs = ask("SELECT state FROM run_view WHERE name = 'team/good'");
+        runs.contains("succeeded").then_some(())
+    });
+    wait_for("the other to be refused", || {
+        let refused = "SELECT outcome, reason FROM attempt_view WHERE name = 'team/bad'";
+        let ended = ask(refused);
+        let why = "the policy of this host forbids it: `/usr/bin/false` is none of the programs";
+        (ended.contains("refused") && ended.contains(why)).then_some(())
+    });
 }
 
 /// What an agent says of the identity that it would run with.

@@ -82,6 +82,11 @@ impl Certificates {
 }
 
 impl Core {
+    /// This coordinator's own certificate was renewed.
+    pub fn handle_own_certificate(&mut self, lifetime: Lifetime) {
+        self.certificates.own = Known::new(lifetime);
+    }
+
     /// An alert for every certificate in use that will end soon.
     pub(crate) fn tell_of_certificates(&mut self, now: Now) {
         // A clock that was stepped says nothing of how long a certificate is still good.
@@ -96,7 +101,8 @@ impl Core {
         }
         for (on, whose, lifetime) in ending {
             let text = format!(
-                "the certificate of {whose} ends at {}, and its connections with it: issue it \
+                "the certificate of {whose} ends at {}, and its connections with it; its own log says \
+                 why it was not renewed: see that the coordinator that leads has ca.key, or issue it \
                  again under the same name (`matins ca issue`), copy it over and restart its process",
                 lifetime.until
             );

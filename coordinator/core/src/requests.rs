@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jobs::{Manifest, Shards};
 use ledger::command::{
     CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
-    DeleteResource, EnrolAgent, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, Rerun,
-    RerunScope, ResumeJob, RevokeAgent, RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
+    DeleteResource, Enrol, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, RenewAgent,
+    Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, Settlement,
+    UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
 use protocol::{
@@ -107,7 +108,9 @@ pub enum Request {
     CreateToken(CreateToken),
     RevokeToken(RevokeToken),
     CreateJoinToken(CreateJoinToken),
-    EnrolAgent(EnrolAgent),
+    RevokeJoinToken(RevokeJoinToken),
+    Enrol(Enrol),
+    RenewAgent(RenewAgent),
     /// What became of a backup that this coordinator was to make by its schedule.
     NoteBackup(NoteBackup),
 }
@@ -370,7 +373,9 @@ impl Core {
             Request::CreateToken(create) => Command::CreateToken(create),
             Request::RevokeToken(revoke) => Command::RevokeToken(revoke),
             Request::CreateJoinToken(create) => Command::CreateJoinToken(create),
-            Request::EnrolAgent(enrol) => Command::EnrolAgent(enrol),
+            Request::RevokeJoinToken(revoke) => Command::RevokeJoinToken(revoke),
+            Request::Enrol(enrol) => Command::Enrol(enrol),
+            Request::RenewAgent(renew) => Command::RenewAgent(renew),
             Request::NoteBackup(note) => Command::NoteBackup(note),
         };
         Ok((command, None))

@@ -6,9 +6,9 @@
 use std::str::FromStr;
 
 use jobs::{Overlap, Previous, Serial};
-use protocol::ApiRole;
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::names::NameError;
+use protocol::{ApiRole, Role};
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 use serde::de::DeserializeOwned;
@@ -98,6 +98,8 @@ coded!(Cordon: Cordoned = 0, Draining = 1, DrainingNow = 2);
 coded!(Namespace: Scheduled = 0, Manual = 1);
 
 coded!(ApiRole: Viewer = 0, Operator = 1, Admin = 2);
+
+coded!(Role: Agent = 0, Coordinator = 1, Witness = 2);
 
 /// The kinds of what a run waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use protocol::attempt::AttemptOutcome;
 use protocol::{
-    AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, ResourceName, RunId, SessionId, Token,
-    TokenName, WallMs,
+    AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JoinTokenId, ResourceName, Role, RunId,
+    SessionId, Token, TokenName, WallMs,
 };
 use serde::{Deserialize, Serialize};
 
@@ -149,11 +149,21 @@ pub enum Done {
         changed: bool,
     },
     TokenCreated,
-    JoinTokenCreated,
-    /// `again`: the same host with the same key has enrolled before, and nothing was used up.
+    JoinTokenCreated {
+        id: JoinTokenId,
+    },
+    /// `changed` is false where it had been revoked before.
+    JoinTokenRevoked {
+        changed: bool,
+    },
+    /// `again`: the same key under the same name has enrolled before, and nothing was used up.
     Enrolled {
         again: bool,
+        /// Of a control machine: its number.
+        node: Option<u64>,
     },
+    /// A host may be given its next certificate.
+    Renewed,
     /// `changed` is false where it had been revoked before.
     TokenRevoked {
         changed: bool,
@@ -309,6 +319,14 @@ pub enum Refusal {
     JoinTokenEnded { end: WallMs, at: WallMs },
     #[error("the join token is used up")]
     JoinTokenUsedUp,
+    #[error("the join token was revoked at {at}")]
+    JoinTokenRevoked { at: WallMs },
+    #[error("the join token lets in as {of}, and not as {asked}")]
+    JoinTokenForRole { of: Role, asked: Role },
+    #[error("there is no join token {id}")]
+    NoSuchJoinToken { id: JoinTokenId },
+    #[error("this key has been enrolled before, as the {role} `{name}`")]
+    KeyEnrolled { role: Role, name: AgentName },
     #[error("the join token is for names that begin with `{prefix}`, and `{name}` does not")]
     JoinTokenForOthers { prefix: String, name: AgentName },
     #[error("a host of the name `{name}` has been enrolled before, with another key")]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jobs::Manifest;
-use protocol::{AgentId, AgentName, AlertId, JobName, ResourceName, RunId, TokenName, WallMs, api};
+use protocol::{
+    AgentId, AgentName, AlertId, JobName, JoinTokenId, ResourceName, RunId, TokenName, WallMs, api,
+};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::answers::Answers;
@@ -165,6 +167,17 @@ impl Reader {
         limit: u32,
     ) -> Result<Page<api::ApiToken, TokenName>, ReaderError> {
         self.answer("listing the tokens", |answers| answers.tokens(after, limit))
+    }
+
+    /// Join tokens, newest first, those that are over too.
+    pub fn join_tokens(
+        &self,
+        before: Option<JoinTokenId>,
+        limit: u32,
+    ) -> Result<Page<api::JoinToken, JoinTokenId>, ReaderError> {
+        self.answer("listing the join tokens", |answers| {
+            answers.join_tokens(before, limit)
+        })
     }
 
     /// The present name of a run's job.

@@ -10,7 +10,7 @@
 //! token is found.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
-use protocol::{ApiRole, Rule, Rules};
+use protocol::{ApiRole, Role, Rule, Rules};
 use rusqlite::Connection;
 
 use crate::admission::waiting_words;
@@ -268,20 +268,30 @@ CREATE TABLE audit (
 ) STRICT;
 
 CREATE TABLE join_tokens (
-    secret TEXT PRIMARY KEY,
+    join_token_id INTEGER PRIMARY KEY,
+    secret TEXT NOT NULL UNIQUE,
+    role INTEGER NOT NULL,
     name_prefix TEXT NOT NULL,
+    uses INTEGER NOT NULL,
     uses_left INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
-    created_by TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
+    created_by TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    revoked_at INTEGER,
+    revoked_by TEXT
+) STRICT;
 
 CREATE TABLE enrolments (
-    name TEXT PRIMARY KEY,
-    key TEXT NOT NULL,
-    secret TEXT NOT NULL,
-    at INTEGER NOT NULL
+    key TEXT PRIMARY KEY,
+    role INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    node INTEGER UNIQUE,
+    join_token_id INTEGER,
+    at INTEGER NOT NULL,
+    good_until INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+-- A host has one key; control machines are told apart by their numbers.
+CREATE UNIQUE INDEX enrolments_hosts ON enrolments (name) WHERE role = 0;
 
 CREATE TABLE api_tokens (
     name TEXT PRIMARY KEY,
@@ -568,6 +578,26 @@ fn record_views() -> Vec<View> {
         format!("{} AS revoked_at", rfc3339("revoked_at")),
         "revoked_by".to_owned(),
     ];
+    let join_token = vec![
+        "'join-' || join_token_id AS join_token".to_owned(),
+        format!("{} AS role", word::<Role>("role")),
+        "nullif(name_prefix, '') AS name_prefix".to_owned(),
+        "uses".to_owned(),
+        "uses_left".to_owned(),
+        format!("{} AS created_at", rfc3339("created_at")),
+        "created_by".to_owned(),
+        format!("{} AS expires_at", rfc3339("expires_at")),
+        format!("{} AS revoked_at", rfc3339("revoked_at")),
+        "revoked_by".to_owned(),
+    ];
+    let enrolment = vec![
+        "name".to_owned(),
+        format!("{} AS role", word::<Role>("role")),
+        "node".to_owned(),
+        "'join-' || join_token_id AS join_token".to_owned(),
+        format!("{} AS at", rfc3339("at")),
+        format!("{} AS certificate_until", rfc3339("good_until")),
+    ];
     let reign = vec![
         "'epoch-' || epoch AS epoch".to_owned(),
         "node".to_owned(),
@@ -602,6 +632,8 @@ fn record_views() -> Vec<View> {
         ),
         ("reign_view", reign, "reigns"),
         ("token_view", token, "api_tokens"),
+        ("join_token_view", join_token, "join_tokens"),
+        ("enrolment_view", enrolment, "enrolments"),
         ("backup_view", backup, "backups"),
         ("restore_view", restore, "restores"),
     ]
@@ -620,7 +652,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 16);
+        assert_eq!(views.len(), 18);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }

@@ -8,10 +8,11 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
-    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
-    Expire, Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob, PutResource,
-    Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, Restore, ResumeJob, RevokeAgent,
-    RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent, Unplaceable,
+    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Enrol, Expire,
+    Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob, PutResource,
+    Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun, Restore, ResumeJob,
+    RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
+    Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -336,7 +337,7 @@ into_command!(
     DeleteJob,
     DeleteResource,
     EndSession,
-    EnrolAgent,
+    Enrol,
     Expire,
     Finish,
     Fire,
@@ -351,7 +352,9 @@ into_command!(
     Remind,
     Rerun,
     ResumeJob,
+    RenewAgent,
     RevokeAgent,
+    RevokeJoinToken,
     RevokeToken,
     SettleAlerts,
     SkipWaiting,

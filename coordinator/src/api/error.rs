@@ -4,6 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coordinator_core::RequestError;
 use ledger::Refusal;
+use protocol::Role;
 use protocol::api::ErrorBody;
 
 use crate::engine::AskError;
@@ -290,10 +291,13 @@ impl ApiError {
             | Refusal::NoSuchAlert { .. }
             | Refusal::NoAgentNamed { .. }
             | Refusal::NoTokenNamed { .. }
+            | Refusal::NoSuchJoinToken { .. }
             | Refusal::NoSuchResource { .. } => ApiError::not_found(what, why, remedy),
             Refusal::NoJoinToken => ApiError::unauthorized_for(what, why, remedy),
             Refusal::JoinTokenEnded { .. }
             | Refusal::JoinTokenUsedUp
+            | Refusal::JoinTokenRevoked { .. }
+            | Refusal::JoinTokenForRole { .. }
             | Refusal::JoinTokenForOthers { .. } => ApiError::forbidden(what, why, remedy),
             Refusal::Malformed { .. } => ApiError::invalid(what, why, remedy),
             Refusal::VersionMoved { .. } | Refusal::NotInForce { .. } => {
@@ -321,8 +325,22 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
             "list the tokens (`matins token list`) and use one of their names"
         }
         Refusal::NoJoinToken => "use the whole text that `matins token join` wrote",
-        Refusal::JoinTokenEnded { .. } | Refusal::JoinTokenUsedUp => {
+        Refusal::NoSuchJoinToken { .. } => {
+            "list the join tokens (`matins token join list`) and use one of their ids"
+        }
+        Refusal::JoinTokenEnded { .. }
+        | Refusal::JoinTokenUsedUp
+        | Refusal::JoinTokenRevoked { .. } => {
             "have another one made (`matins token join`); nothing was used up"
+        }
+        Refusal::JoinTokenForRole { of, .. } => match of {
+            Role::Agent => "use it with `matins agent enrol`, or have one made with `--role`",
+            Role::Coordinator | Role::Witness => {
+                "use it with `matins cluster join`, or have one made with `--role`"
+            }
+        },
+        Refusal::KeyEnrolled { .. } => {
+            "ask under that name and role again, or in a directory of its own, with another key"
         }
         Refusal::JoinTokenForOthers { .. } => {
             "give the host a name that it is for, or have another token made; nothing was used up"

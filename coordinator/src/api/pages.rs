@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
 use ledger::{Page, RunCursor};
-use protocol::{AgentName, AlertId, JobName, ResourceName, RunId, TokenName, WallMs};
+use protocol::{AgentName, AlertId, JobName, JoinTokenId, ResourceName, RunId, TokenName, WallMs};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +158,15 @@ macro_rules! written_as_itself {
     };
 }
 
-written_as_itself!(JobName, AgentName, ResourceName, TokenName, AlertId, i64);
+written_as_itself!(
+    JobName,
+    AgentName,
+    ResourceName,
+    TokenName,
+    AlertId,
+    JoinTokenId,
+    i64
+);
 
 #[cfg(test)]
 mod tests {

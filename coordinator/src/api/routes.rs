@@ -390,9 +390,30 @@ fn about_joining(routes: Routes) -> Routes {
             administers(
                 "create_join_token",
                 Scope::Everything,
-                "Makes a token by which hosts are let in; its secret is told this once.",
+                "Makes a token by which hosts or control machines are let in; its secret is told this once.",
             )
             .refuses(&[CONFLICT]),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/join-tokens",
+            join::list,
+            administers(
+                "list_join_tokens",
+                Scope::Everything,
+                "Join tokens, newest first, those that are over too.",
+            ),
+        )
+        .serve(
+            Method::POST,
+            "/api/v1/join-tokens/{id}/revoke",
+            join::revoke,
+            administers(
+                "revoke_join_token",
+                Scope::Everything,
+                "Lets nobody in by the token any more.",
+            )
+            .refuses(&[NOT_FOUND]),
         )
         .serve(
             Method::POST,
@@ -400,7 +421,7 @@ fn about_joining(routes: Routes) -> Routes {
             join::enrol,
             open(
                 "enrol",
-                "Gives a host that shows a join token a certificate of its own key.",
+                "Gives whoever shows a join token a certificate of its own key.",
             )
             .by_leader()
             .refuses(&[StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, CONFLICT]),

@@ -66,7 +66,9 @@ use types::Types;
 
 pub use form::FormError;
 pub use founding::{Begin, FoundingError};
-pub use network::{Candidate, MeetError, NetworkError, Peer, PeerClock, PeersAt, Stranger};
+pub use network::{
+    Candidate, MeetError, NetworkError, NotRenewed, Peer, PeerClock, PeersAt, Stranger,
+};
 pub use propose::ProposeError;
 pub use reserve::Room;
 pub use snapshots::KeepError;
@@ -170,6 +172,14 @@ impl Group {
             .nodes()
             .map(|(node, member)| (*node, member.clone()));
         (nodes.collect(), members.voter_ids().collect())
+    }
+
+    /// The next certificate of this machine's key, from a member that has the authority's.
+    pub async fn ask_for_certificate(&self) -> Result<String, NotRenewed> {
+        match &self.network {
+            Some(network) => network.ask_for_certificate().await,
+            None => Err(NotRenewed::Nobody),
+        }
     }
 
     /// The other members as this node knows them: whether it reaches them, what they say of

@@ -87,6 +87,7 @@ impl House {
             clock: coordinator::Thresholds::default(),
             address_keeper: None,
             backups: None,
+            certificate_life: transport::ca::RENEWED_LIFETIME,
         }
     }
 

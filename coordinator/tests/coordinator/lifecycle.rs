@@ -255,6 +255,7 @@ fn child_coordinator() {
         clock: coordinator::Thresholds::default(),
         address_keeper: None,
         backups: None,
+        certificate_life: transport::ca::RENEWED_LIFETIME,
     };
     run(coordinator::run(options)).unwrap();
 }

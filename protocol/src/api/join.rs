@@ -1,12 +1,12 @@
-//! How hosts are let into a cluster: what is asked, and what is answered.
+//! How hosts and control machines are let into a cluster: what is asked, and what is answered.
 
 use serde::{Deserialize, Serialize};
 
-use super::text::Rfc3339;
+use super::text::{IdText, Rfc3339, Rfc3339OrNull};
 use crate::time::WallMs;
-use crate::{AgentName, ClusterId};
+use crate::{AgentName, ClusterId, JoinTokenId, Role};
 
-/// Most hosts that one join token lets in.
+/// Most that one join token lets in.
 pub const JOIN_USES_MAX: u32 = 100_000;
 
 /// `POST /join-tokens`.
@@ -14,12 +14,15 @@ pub const JOIN_USES_MAX: u32 = 100_000;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateJoinTokenRequest {
-    /// How many hosts it lets in.
+    /// What those are that it lets in.
+    #[serde(default)]
+    pub role: Role,
+    /// How many it lets in.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = JOIN_USES_MAX)))]
     pub uses: u32,
     #[serde(with = "Rfc3339")]
     pub expires_at: WallMs,
-    /// What the names of the hosts begin with; `null`: any name.
+    /// What their names begin with; `null`: any name.
     #[serde(default)]
     #[cfg_attr(
         feature = "schema",
@@ -30,17 +33,60 @@ pub struct CreateJoinTokenRequest {
     pub by: Option<String>,
 }
 
-/// What a host needs to be let in; the only time that the secret is told.
+/// What is needed to be let in; the only time that the secret is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreatedJoinToken {
+    #[serde(with = "IdText::<JoinTokenId>")]
+    pub id: JoinTokenId,
+    pub role: Role,
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cluster: ClusterId,
-    /// SHA-256 of the authority's certificate, by which the host knows the cluster.
+    /// SHA-256 of the authority's certificate, by which the cluster is known.
     pub authority: String,
     pub secret: String,
     #[serde(with = "Rfc3339")]
     pub expires_at: WallMs,
+}
+
+/// A join token as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JoinToken {
+    #[serde(with = "IdText::<JoinTokenId>")]
+    pub id: JoinTokenId,
+    pub role: Role,
+    /// `null`: any name.
+    pub name_prefix: Option<String>,
+    pub uses: u32,
+    pub uses_left: u32,
+    #[serde(with = "Rfc3339")]
+    pub created_at: WallMs,
+    pub created_by: String,
+    #[serde(with = "Rfc3339")]
+    pub expires_at: WallMs,
+    #[serde(with = "Rfc3339OrNull")]
+    pub revoked_at: Option<WallMs>,
+    pub revoked_by: Option<String>,
+}
+
+/// `POST /join-tokens/{id}/revoke`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RevokeJoinTokenRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RevokeJoinTokenAnswer {
+    #[serde(with = "IdText::<JoinTokenId>")]
+    pub id: JoinTokenId,
+    /// False where it had been revoked before.
+    pub changed: bool,
 }
 
 /// `POST /enrol`.
@@ -49,8 +95,11 @@ pub struct CreatedJoinToken {
 #[serde(deny_unknown_fields)]
 pub struct EnrolRequest {
     pub secret: String,
+    /// As what it wants to be let in: the token says who may.
+    #[serde(default)]
+    pub role: Role,
     pub name: AgentName,
-    /// A request for a certificate (PKCS #10) in PEM, signed with the host's own key. Whom it names
+    /// A request for a certificate (PKCS #10) in PEM, signed with the asker's own key. Whom it names
     /// is not looked at.
     pub request: String,
 }
@@ -62,4 +111,6 @@ pub struct EnrolAnswer {
     pub certificate: String,
     /// The cluster's authorities, in PEM.
     pub authorities: String,
+    /// Number of a control machine, which its certificate states; `null` of a host.
+    pub node: Option<u64>,
 }

@@ -11,19 +11,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use protocol::certificate::BACKDATED;
 use protocol::{AgentName, ClusterId, DurationMs, WallMs};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    NameConstraints, PublicKey, PublicKeyData,
+    NameConstraints, PublicKeyData, SubjectPublicKeyInfo,
 };
-use rustls::pki_types::UnixTime;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::files;
 use crate::https::Fingerprint;
 use crate::identity::{
-    self, CA_FILE, CERTIFICATE_FILE, CertificateNameError, IdentityError, KEY_FILE, PeerName, Role,
-    Wanted,
+    self, CA_FILE, CERTIFICATE_FILE, CertificateNameError, Identity, IdentityError, KEY_FILE,
+    PeerName, Role,
 };
 
 /// The authority's key, beside [`CA_FILE`] in the authority's directory.
@@ -35,11 +37,12 @@ const PENDING_KEY_FILE: &str = "key.pending.pem";
 /// Usual lifetime of an authority: ten years.
 pub const CA_LIFETIME: DurationMs = DurationMs::from_secs(10 * 365 * 86_400);
 
-/// Usual lifetime of a peer's certificate: one year.
+/// Usual lifetime of a peer's certificate that a person issues where the authority is, and that nobody
+/// may renew: one year.
 pub const CERTIFICATE_LIFETIME: DurationMs = DurationMs::from_secs(365 * 86_400);
 
-/// A certificate is valid from this long before its issue, for peers whose clock is behind.
-pub const BACKDATED: DurationMs = DurationMs::from_secs(3600);
+/// Usual lifetime of one that is given over the network and renewed over it: thirty days.
+pub const RENEWED_LIFETIME: DurationMs = DurationMs::from_secs(30 * 86_400);
 
 /// Longest lifetime that is accepted: a hundred years.
 const LIFETIME_MAX: DurationMs = DurationMs::from_secs(100 * 365 * 86_400);
@@ -73,7 +76,7 @@ impl Subject {
     /// this one no more when its data directory is lost.
     #[must_use]
     pub fn node(self, node: u64) -> Subject {
-        let node = Wanted::Control.admits(self.role).then_some(node);
+        let node = self.role.is_control().then_some(node);
         Subject { node, ..self }
     }
 }
@@ -129,6 +132,21 @@ pub fn create(directory: &Path, cluster: &ClusterId, validity: Validity) -> Resu
     Ok(())
 }
 
+/// The cluster of the authority in a directory.
+pub fn cluster_of(ca_directory: &Path) -> Result<ClusterId, CaError> {
+    let path = ca_directory.join(CA_FILE);
+    let pem = fs::read(&path).map_err(CaError::read(&path))?;
+    let authorities = identity::parse_certificates(&path, &pem).map_err(CaError::Authority)?;
+    cluster_in(&path, &authorities)
+}
+
+fn cluster_in(path: &Path, authorities: &[CertificateDer<'_>]) -> Result<ClusterId, CaError> {
+    identity::read_cluster(&authorities[0]).map_err(|source| CaError::Cluster {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 /// Issues a certificate with a new key into `out`: `key.pem` (mode 0600), `ca.pem`, `cert.pem`.
 ///
 /// Files that are there are replaced, each in one step: this is also how a certificate is renewed.
@@ -165,26 +183,26 @@ impl Enrolment {
         Ok(Enrolment { key })
     }
 
-    /// Goes on with the key that was kept by [`Enrolment::keep`], or draws one and keeps it: who
-    /// does not hear the answer to a request asks again with the same key.
+    /// Goes on with the key of a directory, or draws one and keeps it there: who does not hear the
+    /// answer to a request asks again with the same key, and so does one whose certificate has ended.
     pub fn kept_in(directory: &Path) -> Result<Enrolment, CaError> {
-        let path = directory.join(PENDING_KEY_FILE);
-        match fs::read_to_string(&path) {
-            Ok(pem) => {
-                let key =
-                    KeyPair::from_pem(&pem).map_err(|source| CaError::Key { path, source })?;
-                Ok(Enrolment { key })
+        for file in [PENDING_KEY_FILE, KEY_FILE] {
+            let path = directory.join(file);
+            match fs::read_to_string(&path) {
+                Ok(pem) => {
+                    let key =
+                        KeyPair::from_pem(&pem).map_err(|source| CaError::Key { path, source })?;
+                    return Ok(Enrolment { key });
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(CaError::read(&path)(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let drawn = Enrolment::draw()?;
-                files::create_directory(directory).map_err(CaError::write(directory))?;
-                let pem = drawn.key.serialize_pem();
-                files::replace(&path, pem.as_bytes(), files::PRIVATE)
-                    .map_err(CaError::write(&path))?;
-                Ok(drawn)
-            }
-            Err(error) => Err(CaError::read(&path)(error)),
         }
+        let drawn = Enrolment::draw()?;
+        files::create_directory(directory).map_err(CaError::write(directory))?;
+        let (path, pem) = (directory.join(PENDING_KEY_FILE), drawn.key.serialize_pem());
+        files::replace(&path, pem.as_bytes(), files::PRIVATE).map_err(CaError::write(&path))?;
+        Ok(drawn)
     }
 
     /// What an authority signs, in PEM. It proves that whoever sends it has the key, and names
@@ -200,21 +218,43 @@ impl Enrolment {
     pub fn complete(self, directory: &Path, issued: Issued) -> Result<(), CaError> {
         put(directory, self.key.serialize_pem(), issued)?;
         let pending = directory.join(PENDING_KEY_FILE);
-        fs::remove_file(&pending).map_err(CaError::write(&pending))
+        match fs::remove_file(&pending) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CaError::write(&pending)(error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 /// A request for a certificate whose sender has shown to have the key.
+#[derive(Debug)]
 pub struct SigningRequest {
-    key: PublicKey,
+    key: SubjectPublicKeyInfo,
 }
 
 impl SigningRequest {
     pub fn read(pem: &str) -> Result<SigningRequest, CaError> {
         let read = CertificateSigningRequestParams::from_pem(pem).map_err(CaError::Request)?;
+        let key = read.public_key.subject_public_key_info();
         Ok(SigningRequest {
-            key: read.public_key,
+            key: SubjectPublicKeyInfo::from_der(&key).map_err(CaError::Request)?,
         })
+    }
+
+    /// The next certificate of the key of this one, whose bearer has shown to have it.
+    pub(crate) fn again(certificate: &CertificateDer<'_>) -> Result<SigningRequest, CaError> {
+        let (_, parsed) =
+            X509Certificate::from_der(certificate).map_err(|_| CaError::Unreadable)?;
+        let key = parsed.tbs_certificate.subject_pki.raw;
+        Ok(SigningRequest {
+            key: SubjectPublicKeyInfo::from_der(key).map_err(CaError::Request)?,
+        })
+    }
+
+    /// The next certificate of this process's own key.
+    pub fn of_own(identity: &Identity) -> Result<SigningRequest, CaError> {
+        SigningRequest::again(&identity.chain()[0])
     }
 
     /// SHA-256 of the key, 64 hexadecimal digits.
@@ -248,10 +288,7 @@ fn sign(
     let authorities =
         identity::parse_certificates(&ca_path, ca_pem.as_bytes()).map_err(CaError::Authority)?;
     let roots = identity::roots_of(&ca_path, &authorities).map_err(CaError::Authority)?;
-    let cluster = identity::read_cluster(&authorities[0]).map_err(|source| CaError::Cluster {
-        path: ca_path.clone(),
-        source,
-    })?;
+    let cluster = cluster_in(&ca_path, &authorities)?;
     let ca_key = KeyPair::from_pem(&ca_key_pem).map_err(|source| CaError::Key {
         path: ca_key_path.clone(),
         source,
@@ -380,6 +417,8 @@ pub enum CaError {
     Key { path: PathBuf, source: rcgen::Error },
     #[error("reading a request for a certificate")]
     Request(#[source] rcgen::Error),
+    #[error("a certificate that is to be renewed cannot be read")]
+    Unreadable,
     #[error("signing a certificate")]
     Sign(#[source] rcgen::Error),
     #[error("{key} did not sign for {certificate}; are both from the same authority?")]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use protocol::Lifetime;
 use quinn::{ConnectionError, Endpoint, RecvStream, SendStream, Side};
+use rustls::pki_types::CertificateDer;
 
+use crate::ca::{CaError, SigningRequest};
 use crate::excerpt::excerpt;
 use crate::expiry::{Certificates, Watch};
 use crate::handshake::CLOSED;
@@ -72,6 +74,7 @@ pub struct Connection {
     /// The dialer's socket, which is this connection's alone.
     socket: Option<Endpoint>,
     peer_lifetime: Lifetime,
+    lifetime: Lifetime,
     peer_node: Option<u64>,
     _watch: Arc<Watch>,
 }
@@ -89,6 +92,7 @@ impl Connection {
             peer: (peer.name, peer.lifetime),
         };
         Connection {
+            lifetime: certificates.first_to_end().1,
             _watch: Arc::new(Watch::begin(quic.clone(), certificates)),
             quic,
             socket,
@@ -100,6 +104,21 @@ impl Connection {
     /// When the peer's certificate is good. The connection ends with it, or with this side's own.
     pub fn peer_lifetime(&self) -> Lifetime {
         self.peer_lifetime
+    }
+
+    /// When the one of both certificates is good that ends first, and the connection with it. Neither
+    /// counts anew when it is renewed: for that another connection is made.
+    pub fn lifetime(&self) -> Lifetime {
+        self.lifetime
+    }
+
+    /// What the peer asks for that wants its certificate renewed: in the handshake it has shown that it
+    /// has the key.
+    pub fn renewal_of_peer(&self) -> Result<SigningRequest, CaError> {
+        let shown = self.quic.peer_identity();
+        let chain = shown.and_then(|shown| shown.downcast::<Vec<CertificateDer<'static>>>().ok());
+        let certificate = chain.as_ref().and_then(|chain| chain.first());
+        SigningRequest::again(certificate.ok_or(CaError::Unreadable)?)
     }
 
     /// The number of the control machine at the other end, where its certificate states one.

@@ -23,7 +23,7 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// The one that ends first.
-    fn first_to_end(&self) -> &(PeerName, Lifetime) {
+    pub(crate) fn first_to_end(&self) -> &(PeerName, Lifetime) {
         if self.own.1.until <= self.peer.1.until {
             &self.own
         } else {
@@ -66,7 +66,7 @@ async fn end_with(connection: &quinn::Connection, certificates: &Certificates) {
         tokio::time::sleep(left.min(LOOK_AGAIN)).await;
     }
     let reason = format!(
-        "the certificate of {name} ended at {}: issue it again (`matins ca issue`), copy it over and restart its process",
+        "the certificate of {name} ended at {}, and was not renewed: let it in again by a join token (`matins token join`), or issue it again (`matins ca issue`), copy it over and restart its process",
         lifetime.until
     );
     tracing::warn!(peer = %certificates.peer.0, reason, "a connection is closed");

@@ -23,6 +23,8 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
@@ -45,12 +47,10 @@ pub struct HttpsServer {
 
 impl HttpsServer {
     pub fn new(identity: &Identity) -> Result<HttpsServer, TlsError> {
-        let mut shown = identity.chain();
-        shown.extend(identity.authorities().iter().cloned());
         let mut config = ServerConfig::builder_with_provider(tls::provider())
             .with_protocol_versions(&[&TLS13])?
             .with_no_client_auth()
-            .with_single_cert(shown, identity.key().clone_key())?;
+            .with_cert_resolver(Arc::new(ShownWithAuthorities(identity.clone())));
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(HttpsServer {
             config: Arc::new(config),
@@ -61,6 +61,19 @@ impl HttpsServer {
     pub fn wrap(&self, stream: TcpStream) -> HttpStream {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
         HttpStream::Https(Box::new(Secured::Handshake(acceptor.accept(stream))))
+    }
+}
+
+/// The certificate that an identity has at the moment of a handshake, and its authorities behind it.
+#[derive(Debug)]
+struct ShownWithAuthorities(Identity);
+
+impl ResolvesServerCert for ShownWithAuthorities {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let shown = self.0.shown();
+        let behind = self.0.authorities().iter();
+        let chain = shown.cert.iter().chain(behind).cloned().collect();
+        Some(Arc::new(CertifiedKey::new(chain, Arc::clone(&shown.key))))
     }
 }
 

@@ -15,17 +15,18 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use protocol::{AgentName, ClusterId, DurationMs, Lifetime, WallMs};
+pub use protocol::{Role, RoleError};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::CertifiedKey;
-use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage};
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
+use crate::files;
 use crate::tls;
 
 /// Files of an identity's directory.
@@ -35,45 +36,6 @@ pub const KEY_FILE: &str = "key.pem";
 
 /// Last label of every name in a certificate.
 const TOP: &str = "matins";
-
-/// What a peer may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Dials coordinators and runs what they grant.
-    Agent,
-    /// Listens for agents, and for the other control machines.
-    Coordinator,
-    /// Listens for the other control machines only.
-    Witness,
-}
-
-impl Role {
-    pub const ALL: &'static [Role] = &[Role::Agent, Role::Coordinator, Role::Witness];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Role::Agent => "agent",
-            Role::Coordinator => "coordinator",
-            Role::Witness => "witness",
-        }
-    }
-}
-
-impl FromStr for Role {
-    type Err = RoleError;
-
-    fn from_str(text: &str) -> Result<Role, RoleError> {
-        let mut all = Role::ALL.iter().copied();
-        all.find(|role| role.as_str() == text)
-            .ok_or_else(|| RoleError(text.to_owned()))
-    }
-}
-
-/// Text that names no role.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`{0}` is no role: there are agent, coordinator and witness")]
-pub struct RoleError(String);
 
 /// Whom a listener lets in, and whom a dialer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +49,7 @@ impl Wanted {
     pub(crate) fn admits(self, role: Role) -> bool {
         match self {
             Wanted::Only(only) => role == only,
-            Wanted::Control => matches!(role, Role::Coordinator | Role::Witness),
+            Wanted::Control => role.is_control(),
         }
     }
 
@@ -114,12 +76,6 @@ impl fmt::Display for Wanted {
             Wanted::Only(Role::Witness) => "witnesses",
             Wanted::Control => "coordinators and witnesses",
         })
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -295,22 +251,35 @@ pub enum CertificateNameError {
 }
 
 /// A certificate chain, its key and the authorities it trusts, read from a directory.
+///
+/// Clones share it: when it is [renewed](Identity::take_renewed), every handshake from then on shows the
+/// new certificate, whoever does it and with whatever was made of the identity before.
 #[derive(Clone)]
 pub struct Identity {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    bearer: Bearer,
-    chain: Vec<CertificateDer<'static>>,
+    directory: PathBuf,
+    name: PeerName,
+    node: Option<u64>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
     authorities: Vec<CertificateDer<'static>>,
+    certificate: RwLock<Certificate>,
+}
+
+/// What changes when an identity is renewed.
+#[derive(Clone)]
+struct Certificate {
+    /// The chain, and the key as it signs.
+    shown: Arc<CertifiedKey>,
+    lifetime: Lifetime,
 }
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Identity({})", self.inner.bearer.name)
+        write!(f, "Identity({})", self.inner.name)
     }
 }
 
@@ -332,13 +301,12 @@ impl Identity {
             path: certificate_path.clone(),
             source,
         })?;
-        CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider()).map_err(
-            |source| IdentityError::KeyMismatch {
+        let shown = CertifiedKey::from_der(chain.clone(), key.clone_key(), &tls::provider())
+            .map_err(|source| IdentityError::KeyMismatch {
                 certificate: certificate_path.clone(),
                 key: key_path,
                 source,
-            },
-        )?;
+            })?;
         match verify_chain(&chain, &roots, UnixTime::now()) {
             Ok(())
             | Err(webpki::Error::CertExpired { .. } | webpki::Error::CertNotValidYet { .. }) => {}
@@ -352,32 +320,89 @@ impl Identity {
         }
         Ok(Identity {
             inner: Arc::new(Inner {
-                bearer,
-                chain,
+                directory: directory.to_owned(),
+                name: bearer.name,
+                node: bearer.node,
                 key,
                 roots: Arc::new(roots),
                 authorities,
+                certificate: RwLock::new(Certificate {
+                    shown: Arc::new(shown),
+                    lifetime: bearer.lifetime,
+                }),
             }),
         })
     }
 
+    /// Goes on with a new certificate, in PEM: `cert.pem` is replaced in one step, and from then on it is
+    /// what this process shows.
+    ///
+    /// It must be of the same bearer and the same key, of an authority that is trusted here, and good for
+    /// longer than the one before. The key stays, so that one file is all that changes: at no moment is
+    /// there a pair on the disk that does not fit.
+    pub fn take_renewed(&self, pem: &str) -> Result<Lifetime, IdentityError> {
+        let inner = &self.inner;
+        let path = inner.directory.join(CERTIFICATE_FILE);
+        let chain = parse_certificates(&path, pem.as_bytes())?;
+        let refused = |why: &'static str| IdentityError::NotRenewed {
+            certificate: path.clone(),
+            why,
+        };
+        let bearer = read_bearer(&chain[0]).map_err(|source| IdentityError::Name {
+            path: path.clone(),
+            source,
+        })?;
+        if (&bearer.name, bearer.node) != (&inner.name, inner.node) {
+            return Err(refused("is for somebody else"));
+        }
+        let shown = CertifiedKey::from_der(chain, inner.key.clone_key(), &tls::provider())
+            .map_err(|_| refused("is not of this key"))?;
+        if verify_chain(&shown.cert, &inner.roots, UnixTime::now()).is_err() {
+            return Err(refused("is not good by ca.pem, or not now"));
+        }
+        if bearer.lifetime.until <= self.lifetime().until {
+            return Err(refused("ends no later than the one that there is"));
+        }
+        files::replace(&path, pem.as_bytes(), files::PUBLIC)
+            .map_err(|source| IdentityError::Write { path, source })?;
+        *inner
+            .certificate
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Certificate {
+            shown: Arc::new(shown),
+            lifetime: bearer.lifetime,
+        };
+        Ok(bearer.lifetime)
+    }
+
     /// The name in the certificate.
     pub fn name(&self) -> &PeerName {
-        &self.inner.bearer.name
+        &self.inner.name
     }
 
     /// The number of this machine in its control group, where the certificate states one.
     pub fn node(&self) -> Option<u64> {
-        self.inner.bearer.node
+        self.inner.node
     }
 
-    /// When the certificate is good.
+    /// When the certificate is good that is shown now.
     pub fn lifetime(&self) -> Lifetime {
-        self.inner.bearer.lifetime
+        self.certificate().lifetime
     }
 
     pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.inner.chain.clone()
+        self.shown().cert.clone()
+    }
+
+    /// The certificate that is shown now, with its key.
+    pub(crate) fn shown(&self) -> Arc<CertifiedKey> {
+        self.certificate().shown
+    }
+
+    fn certificate(&self) -> Certificate {
+        // It is replaced as a whole, whoever panicked.
+        let certificate = self.inner.certificate.read();
+        certificate.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn key(&self) -> &PrivateKeyDer<'static> {
@@ -397,6 +422,13 @@ impl Identity {
 /// Files that do not make an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
+    #[error("the certificate that is to follow {certificate} {why}")]
+    NotRenewed {
+        certificate: PathBuf,
+        why: &'static str,
+    },
+    #[error("writing {path}")]
+    Write { path: PathBuf, source: io::Error },
     #[error("reading {path}")]
     Read { path: PathBuf, source: io::Error },
     #[error("{path} is open to everybody (mode {mode:03o}); make it private: chmod 600 {path}")]

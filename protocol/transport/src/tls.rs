@@ -4,9 +4,14 @@
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
-use rustls::client::Resumption;
+use rustls::SignatureScheme;
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, VerifierBuilderError,
+    WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 
 use crate::identity::Identity;
@@ -29,6 +34,26 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+/// Shows the certificate that an identity has at the moment of a handshake.
+#[derive(Debug)]
+struct Shown(Identity);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.shown())
+    }
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.shown())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
 /// Demands a certificate from every client.
 pub(crate) fn server(identity: &Identity) -> Result<QuicServerConfig, TlsError> {
     let clients =
@@ -36,7 +61,7 @@ pub(crate) fn server(identity: &Identity) -> Result<QuicServerConfig, TlsError> 
     let mut config = rustls::ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(clients)
-        .with_single_cert(identity.chain(), identity.key().clone_key())?;
+        .with_cert_resolver(Arc::new(Shown(identity.clone())));
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed session would not show its certificate again.
     config.send_tls13_tickets = 0;
@@ -49,7 +74,7 @@ pub(crate) fn client(identity: &Identity) -> Result<QuicClientConfig, TlsError> 
     let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .with_root_certificates(identity.roots())
-        .with_client_auth_cert(identity.chain(), identity.key().clone_key())?;
+        .with_client_cert_resolver(Arc::new(Shown(identity.clone())));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = Resumption::disabled();
     Ok(QuicClientConfig::try_from(config)?)

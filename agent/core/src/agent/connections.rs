@@ -37,8 +37,21 @@ impl Agent {
         now: Now,
     ) {
         self.enforce_deadlines(now.boot);
+        self.leave_unused_lines(coordinator);
         let word = Word::Awaited;
         self.lines.insert(connection, Line { coordinator, word });
+    }
+
+    /// A connection that was made anew takes the place of one that nobody is attached on. The one that is
+    /// attached on stays until the new one is: it answers for the nonce meanwhile.
+    fn leave_unused_lines(&mut self, coordinator: CoordinatorId) {
+        let lines = self.lines.iter();
+        let unused =
+            lines.filter(|(_, line)| line.coordinator == coordinator && line.word != Word::Used);
+        let unused: Vec<ConnectionId> = unused.map(|(&id, _)| id).collect();
+        for id in unused {
+            self.disconnect(id, DisconnectReason::Superseded);
+        }
     }
 
     pub fn handle_disconnected(&mut self, connection: ConnectionId, now: Now) {

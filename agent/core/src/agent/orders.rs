@@ -181,6 +181,9 @@ impl Agent {
             // An attach is in flight that did not list this token: it settles the matter.
             None => return,
         };
+        if let Err(forbidden) = self.config.policy.judge(&work) {
+            return self.refuse(token, StartRefusal::Forbidden(forbidden), now);
+        }
         if let Err(refusal) = self.room_for(token) {
             return self.refuse(token, refusal, now);
         }

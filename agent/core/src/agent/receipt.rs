@@ -1,6 +1,6 @@
 //! How an attempt ended, in the ledger's words.
 
-use super::DiskFull;
+use super::{DiskFull, Forbidden};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::supervisor::{End, KillCause, SpawnFault};
 use protocol::{DurationMs, WallMs};
@@ -22,6 +22,8 @@ pub enum StartRefusal {
     ReceiptsPileUp { held: usize },
     #[error("{0}")]
     DiskFull(DiskFull),
+    #[error("the policy of this host forbids it: {0}")]
+    Forbidden(Forbidden),
     #[error("the agent was told to stop")]
     Stopping,
     #[error("the supervisor is away")]

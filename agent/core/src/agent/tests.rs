@@ -65,6 +65,7 @@ impl Host {
             output_directory: "/data/output".to_owned(),
             output_bytes_max: 64 << 20,
             path: "/bin".to_owned(),
+            policy: Policy::default(),
         };
         Host {
             agent: Agent::new(config, rules),
@@ -936,4 +937,52 @@ fn what_began_and_was_forgotten_is_lost_and_never_called_unread() {
     let mut got = receipts(host.actions());
     got.sort_by_key(|(token, _)| *token);
     assert_eq!(got, [(10, Lost), (11, Refused)]);
+}
+
+#[test]
+fn what_the_policy_forbids_is_refused_whatever_a_coordinator_says() {
+    let mut host = Host::attached(Rules::all());
+    host.agent.config.policy = Policy {
+        exec: Some(vec![Program::new("/opt/nothing").unwrap()]),
+        ..Policy::default()
+    };
+    host.says(start(10, 0));
+    let actions = host.actions();
+    assert_eq!(launches(&actions), []);
+    let [(_, AgentMessage::Receipt(receipt))] = &messages(actions)[..] else {
+        panic!("one receipt and nothing else");
+    };
+    assert_eq!(receipt.end.outcome, Refused);
+    let reason = receipt.end.reason.as_deref().unwrap();
+    assert!(
+        reason.starts_with("the policy of this host forbids it: "),
+        "{reason}"
+    );
+}
+
+/// Before the certificates that it rests on end, a connection is made anew.
+#[test]
+fn a_new_connection_takes_the_place_of_an_idle_one_and_the_attached_one_stays_until_it_is() {
+    let mut host = Host::attached(Rules::all());
+    let (idle, newer) = (ConnectionId(50), ConnectionId(51));
+    host.agent.handle_connected(idle, STANDBY, host.now());
+    assert_eq!(host.actions(), []);
+    host.agent.handle_connected(newer, STANDBY, host.now());
+    let left = |connection| Action::Disconnect {
+        connection,
+        reason: DisconnectReason::Superseded,
+    };
+    assert_eq!(host.actions(), [left(idle)]);
+
+    // The leader's: nothing is left before the attach on the new one is through.
+    let again = ConnectionId(52);
+    host.agent.handle_connected(again, CONTROL, host.now());
+    assert_eq!(host.actions(), []);
+    assert_eq!(host.agent.attached_on(), Some(FIRST));
+    host.says_in(5, again, invitation(9));
+    assert_eq!(attaches(host.actions()).len(), 1);
+    host.says_in(5, again, attached(&[]));
+    assert_eq!(host.agent.attached_on(), Some(again));
+    assert!(host.actions().contains(&left(FIRST)));
+    assert!(host.agent.has_line_to(STANDBY));
 }

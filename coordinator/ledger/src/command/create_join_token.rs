@@ -1,18 +1,20 @@
-use protocol::WallMs;
+use protocol::{Role, WallMs};
 use serde::{Deserialize, Serialize};
 
 use super::create_token::is_digest;
 use crate::apply::{Context, Stop, clip, malformed};
 use crate::outcome::Done;
-use crate::tables::join::JoinToken;
+use crate::tables::join::NewJoinToken;
 use crate::tables::record::{Audit, On};
 
-/// An admin makes a token by which hosts are let in: so many, for so long.
+/// An admin makes a token by which hosts or control machines are let in: so many, for so long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateJoinToken {
     /// SHA-256 of the secret, 64 hexadecimal digits in lower case.
     pub secret: String,
-    /// What the names of the hosts begin with; empty for any.
+    /// What those are that it lets in.
+    pub role: Role,
+    /// What their names begin with; empty for any.
     pub name_prefix: String,
     pub uses: u32,
     pub expires_at: WallMs,
@@ -25,15 +27,18 @@ impl CreateJoinToken {
             return Err(malformed("the secret is not given as its SHA-256"));
         }
         let by = clip(&self.by);
-        let token = JoinToken {
-            name_prefix: clip(&self.name_prefix).to_owned(),
-            uses_left: self.uses,
+        let name_prefix = clip(&self.name_prefix);
+        let id = context.insert_join_token(&NewJoinToken {
+            secret: &self.secret,
+            role: self.role,
+            name_prefix,
+            uses: self.uses,
             expires_at: self.expires_at,
-        };
-        context.insert_join_token(&self.secret, &token, by)?;
+            by,
+        })?;
         let what = format!(
-            "{} uses until {}, for names that begin with `{}`",
-            self.uses, self.expires_at, token.name_prefix
+            "{id}: {} uses until {}, for {}s whose names begin with `{name_prefix}`",
+            self.uses, self.expires_at, self.role
         );
         context.audit(Audit {
             by,
@@ -41,6 +46,6 @@ impl CreateJoinToken {
             on: On::All,
             reason: Some(clip(&what)),
         })?;
-        Ok(Done::JoinTokenCreated)
+        Ok(Done::JoinTokenCreated { id })
     }
 }

@@ -18,7 +18,7 @@ mod create_token;
 mod delete_job;
 mod delete_resource;
 mod end_session;
-mod enrol_agent;
+mod enrol;
 mod expire;
 mod finish;
 mod fire;
@@ -34,10 +34,12 @@ mod raise_alert;
 mod redo;
 mod release_grants;
 mod remind;
+mod renew_agent;
 mod rerun;
 mod restore;
 mod resume_job;
 mod revoke_agent;
+mod revoke_join_token;
 mod revoke_token;
 mod settle_alerts;
 mod skip_waiting;
@@ -56,7 +58,7 @@ pub use create_token::CreateToken;
 pub use delete_job::DeleteJob;
 pub use delete_resource::DeleteResource;
 pub use end_session::EndSession;
-pub use enrol_agent::EnrolAgent;
+pub use enrol::Enrol;
 pub use expire::Expire;
 pub use finish::Finish;
 pub use fire::{Decision, Fire, GapReason};
@@ -73,10 +75,12 @@ pub use raise_alert::{AlertKind, RaiseAlert};
 pub use redo::Redo;
 pub use release_grants::ReleaseGrants;
 pub use remind::Remind;
+pub use renew_agent::RenewAgent;
 pub use rerun::{Rerun, RerunScope};
 pub use restore::Restore;
 pub use resume_job::ResumeJob;
 pub use revoke_agent::RevokeAgent;
+pub use revoke_join_token::RevokeJoinToken;
 pub use revoke_token::RevokeToken;
 pub use settle_alerts::{Over, SettleAlerts};
 pub use skip_waiting::SkipWaiting;
@@ -138,7 +142,9 @@ pub enum Command {
     CreateToken(CreateToken),
     RevokeToken(RevokeToken),
     CreateJoinToken(CreateJoinToken),
-    EnrolAgent(EnrolAgent),
+    RevokeJoinToken(RevokeJoinToken),
+    Enrol(Enrol),
+    RenewAgent(RenewAgent),
     Restore(Restore),
     ReleaseGrants(ReleaseGrants),
     NoteBackup(NoteBackup),
@@ -189,7 +195,9 @@ impl Command {
             | Command::CreateToken(_)
             | Command::RevokeToken(_)
             | Command::CreateJoinToken(_)
-            | Command::EnrolAgent(_)
+            | Command::RevokeJoinToken(_)
+            | Command::Enrol(_)
+            | Command::RenewAgent(_)
             | Command::Restore(_)
             | Command::ReleaseGrants(_)
             | Command::NoteBackup(_) => 1,

@@ -11,6 +11,7 @@ mod audit;
 mod fleet;
 mod gaps;
 mod jobs;
+mod join;
 mod runs;
 mod tokens;
 

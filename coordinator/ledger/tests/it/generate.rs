@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
-    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, EnrolAgent,
-    Expire, Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, NoteBackup, On, Over, PauseJob,
-    PutJob, PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, Rerun, RerunScope,
-    Restore, ResumeJob, RevokeAgent, RevokeToken, SettleAlerts, Settlement, SkipWaiting,
-    UncordonAgent, Unplaceable, Verdict,
+    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Enrol, Expire,
+    Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, NoteBackup, On, Over, PauseJob, PutJob,
+    PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun,
+    RerunScope, Restore, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts,
+    Settlement, SkipWaiting, UncordonAgent, Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, JobId, Reach, RunId, SessionId, Token,
-    WallMs,
+    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, JobId, JoinTokenId, Reach, Role, RunId,
+    SessionId, Token, WallMs,
 };
 
 use crate::{MINUTE, manifest};
@@ -274,6 +274,7 @@ fn about_tokens(c: &mut Choices) -> Command {
     if c.one_in(4) {
         return Command::CreateJoinToken(CreateJoinToken {
             secret: digest(c),
+            role: c.pick(Role::ALL),
             name_prefix: c.pick(&["h", ""]).to_owned(),
             uses: c.pick(&[0, 1, 3]),
             expires_at: c.time(WallMs(500 * MINUTE)),
@@ -281,11 +282,28 @@ fn about_tokens(c: &mut Choices) -> Command {
         });
     }
     if c.one_in(2) {
-        return Command::EnrolAgent(EnrolAgent {
+        let name = c.pick(&["h1", "new-1", "h-2"]).parse().unwrap();
+        let good_until = c.time(WallMs(900 * MINUTE));
+        if c.one_in(3) {
+            let key = digest(c);
+            return Command::RenewAgent(RenewAgent {
+                name,
+                key,
+                good_until,
+            });
+        }
+        return Command::Enrol(Enrol {
             secret: digest(c),
-            name: c.pick(&["h1", "new-1", "h-2"]).parse().unwrap(),
+            role: c.pick(Role::ALL),
+            name,
             key: digest(c),
+            above: c.pick(&[1, 7, u64::MAX]),
+            good_until,
         });
+    }
+    if c.one_in(4) {
+        let (id, reason) = (JoinTokenId(c.pick(&[1, 2])), c.text());
+        return Command::RevokeJoinToken(RevokeJoinToken { id, by, reason });
     }
     if c.one_in(2) {
         let reason = c.text();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use protocol::message::RenewAnswer;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, sleep, timeout};
@@ -18,7 +19,7 @@ use transport::{
 
 use super::hello::{Met, Refusal};
 use super::table::Table;
-use super::wire::{Answer, Answered, Ask, Asked, Greeting, Hello};
+use super::wire::{Answer, Answered, Ask, Asked, Greeting, Hello, Opening};
 use crate::clock::read_now;
 use crate::exit::causes;
 
@@ -38,6 +39,9 @@ const PAUSE_LAST: Duration = Duration::from_millis(800);
 
 /// Of what one name stands for, so many are tried: a machine has an address of each family, or two.
 const ADDRESSES_MAX: usize = 4;
+
+/// How often it is looked at the dates of the certificates that a connection rests on.
+const DATES_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a try is left alone, even where the member is heard meanwhile.
 const TRY_AT_LEAST: Duration = Duration::from_millis(200);
@@ -140,6 +144,21 @@ impl Link {
         }
     }
 
+    /// Asks the member for the next certificate of this machine's key, or says why there is none.
+    pub(super) async fn ask_for_certificate(&self) -> Result<String, String> {
+        let line = self.line(HELLO_LIMIT).await.ok_or("it is not connected")?;
+        let said = |error: &dyn std::error::Error| causes(error);
+        let opened = line.connection.open_bulk().await;
+        let (mut sender, mut receiver) = opened.map_err(|error| said(&error))?;
+        let sent = sender.send(&Opening::Renew).await;
+        sent.map_err(|error| said(&error))?;
+        match receiver.receive().await.map_err(|error| said(&error))? {
+            Some(RenewAnswer::Renewed { certificate }) => Ok(certificate),
+            Some(RenewAnswer::Refused { reason }) => Err(reason),
+            None => Err("it answered nothing".to_owned()),
+        }
+    }
+
     /// The connection there is now, or is within `limit`.
     pub(super) async fn line(&self, limit: Duration) -> Option<Arc<Line>> {
         let mut line = self.line.clone();
@@ -169,7 +188,7 @@ async fn keep(
                 table.connected(node);
                 tracing::info!(node, address = %line.connection.remote_address(), "connected to a member");
                 say.send_replace(Some(line));
-                let ended = carrier.run(node, &table).await;
+                let ended = carry(node, &table, dialer.as_ref(), &say, carrier).await;
                 say.send_replace(None);
                 format!("the connection ended: {ended}")
             }
@@ -182,6 +201,49 @@ async fn keep(
             () = sleep(jittered(pause)) => pause = (pause * 2).min(PAUSE_LAST),
             () = hurry.notified() => pause = PAUSE_FIRST,
         }
+    }
+}
+
+/// Carries what is asked until the connection ends. Before one of the certificates that it rests on ends,
+/// another connection takes its place: what had no answer yet is asked again there, as after any loss,
+/// and nobody is without one.
+async fn carry(
+    node: u64,
+    table: &Table,
+    dialer: Option<&Dialer>,
+    say: &watch::Sender<Option<Arc<Line>>>,
+    mut carrier: Carrier,
+) -> String {
+    loop {
+        let lifetime = carrier.connection.lifetime();
+        // At the soonest then: nobody may have got a new one.
+        let first = read_now().wall + lifetime.renews_again_after();
+        let mut due = lifetime.replaced_at(u8::MAX).max(first);
+        let mut carried = Box::pin(carrier.run(node, table));
+        carrier = loop {
+            tokio::select! {
+                ended = &mut carried => return ended,
+                () = sleep(DATES_EVERY) => {}
+            }
+            let now = read_now().wall;
+            if now < due {
+                continue;
+            }
+            due = now + lifetime.renews_again_after();
+            tokio::select! {
+                ended = &mut carried => return ended,
+                connected = connect(node, table, dialer) => match connected {
+                    Ok((line, carrier)) => {
+                        say.send_replace(Some(line));
+                        break carrier;
+                    }
+                    Err(error) => {
+                        let error = causes(&error);
+                        tracing::debug!(node, error, "a connection could not be replaced yet");
+                    }
+                },
+            }
+        };
     }
 }
 

@@ -38,6 +38,7 @@ use super::Leadership;
 use super::snapshots::Snapshots;
 use super::state::State;
 use super::types::{Facts, Member, StoreId, Types};
+use crate::authority::Authority;
 use link::Link;
 use serve::Answers;
 use table::Table;
@@ -52,10 +53,15 @@ const GOODBYE: &str = "this member stops";
 /// something new.
 const KEEP_TRUE_EVERY: Duration = Duration::from_secs(5);
 
+/// How long one member may take to sign for another.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(10);
+
 /// Where a member speaks to the others.
 #[derive(Clone, Debug)]
 pub struct PeersAt {
     pub identity: Identity,
+    /// Renews what other members have, where this machine has its key.
+    pub authority: Option<Authority>,
     pub bind: SocketAddr,
 }
 
@@ -85,6 +91,17 @@ pub enum NetworkError {
 pub struct Candidate {
     pub node: u64,
     pub member: Member,
+}
+
+/// Why no other member has renewed this one's certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRenewed {
+    #[error(
+        "this machine does not have the key of the cluster's authority, and there is no other member that could be asked"
+    )]
+    Nobody,
+    #[error("node {node}: {why}")]
+    Asked { node: u64, why: String },
 }
 
 /// Why a machine cannot be added.
@@ -117,6 +134,7 @@ pub(super) struct Network {
 struct Ends {
     dialer: Dialer,
     listener: Arc<Listener>,
+    authority: Option<Authority>,
 }
 
 impl Network {
@@ -127,7 +145,12 @@ impl Network {
         peers: Option<&PeersAt>,
     ) -> Result<Network, NetworkError> {
         let table = Table::new(node, facts);
-        let Some(PeersAt { identity, bind }) = peers else {
+        let Some(PeersAt {
+            identity,
+            authority,
+            bind,
+        }) = peers
+        else {
             return Ok(Network { table, ends: None });
         };
         let name = || identity.name().to_string();
@@ -146,6 +169,7 @@ impl Network {
         let ends = Some(Ends {
             listener: Arc::new(Listener::bind(*bind, identity, Wanted::Control)?),
             dialer: Dialer::new(identity)?,
+            authority: authority.clone(),
         });
         Ok(Network { table, ends })
     }
@@ -183,6 +207,7 @@ impl Network {
                 raft: raft.clone(),
                 snapshots: snapshots.clone(),
                 arriving: Arc::new(Semaphore::new(1)),
+                authority: ends.authority.clone(),
             };
             let listening = serve::listen(Arc::clone(&ends.listener), answers);
             tasks.push(tokio::spawn(listening).abort_handle());
@@ -230,6 +255,21 @@ impl Network {
                 facts,
             },
         })
+    }
+
+    /// Asks one other member after the other for the next certificate of this machine's key.
+    pub(super) async fn ask_for_certificate(&self) -> Result<String, NotRenewed> {
+        let mut failed = NotRenewed::Nobody;
+        for node in self.table.others() {
+            let link = self.link(node);
+            let why = match timeout(RENEWAL_LIMIT, link.ask_for_certificate()).await {
+                Ok(Ok(certificate)) => return Ok(certificate),
+                Ok(Err(why)) => why,
+                Err(_) => "it has not answered in time".to_owned(),
+            };
+            failed = NotRenewed::Asked { node, why };
+        }
+        Err(failed)
     }
 
     pub(super) fn peers(&self) -> BTreeMap<u64, Peer> {

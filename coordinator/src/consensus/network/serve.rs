@@ -11,13 +11,14 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, Stream};
 use openraft::Raft;
 use openraft::raft::AppendEntriesRequest;
+use protocol::message::RenewAnswer;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use transport::{
     BulkReceiver, BulkSender, Connection, ControlReceiver, ControlSender, HandshakeError, Incoming,
-    Listener, ReceiveError, SendError, StreamError,
+    Listener, PeerName, ReceiveError, SendError, StreamError,
 };
 
 use super::super::snapshots::Snapshots;
@@ -30,7 +31,9 @@ use super::transfer;
 use super::wire::{
     self, Answer, Answered, Append, Appended, Ask, Asked, Greeting, Opening, WireError,
 };
+use crate::authority::Authority;
 use crate::exit::causes;
+use crate::renewal;
 
 /// Connections that are served or shaking hands. Each member has one, and leaves one behind when it
 /// is restarted.
@@ -55,6 +58,8 @@ pub(super) struct Answers {
     pub(super) snapshots: Snapshots,
     /// One snapshot at a time.
     pub(super) arriving: Arc<Semaphore>,
+    /// Where this machine has the key.
+    pub(super) authority: Option<Authority>,
 }
 
 /// Serves whoever may be served, until it is dropped.
@@ -123,7 +128,7 @@ async fn serve(incoming: Incoming, answers: Answers) {
             let (sender, receiver) = streams;
             tokio::select! {
                 () = answer_all(met.node, sender, receiver, &answers) => {}
-                () = take_streams(met.node, &connection, &answers) => {}
+                () = take_streams(met.node, &name, &connection, &answers) => {}
                 _ = connection.closed() => {}
             }
             connection.close("it is not served any more");
@@ -225,7 +230,7 @@ async fn beat(raft: &Node, request: AppendEntriesRequest<Types>) -> Result<Answe
 }
 
 /// Takes what comes on streams of its own, until the connection ends.
-async fn take_streams(node: u64, connection: &Connection, answers: &Answers) {
+async fn take_streams(node: u64, name: &PeerName, connection: &Connection, answers: &Answers) {
     let mut serving = JoinSet::new();
     loop {
         tokio::select! {
@@ -234,8 +239,10 @@ async fn take_streams(node: u64, connection: &Connection, answers: &Answers) {
                     return;
                 };
                 let answers = answers.clone();
+                let asker = (name.clone(), connection.clone());
                 serving.spawn(async move {
-                    if let Err(error) = take_stream(node, sender, receiver, &answers).await {
+                    let taken = take_stream(node, &asker, sender, receiver, &answers);
+                    if let Err(error) = taken.await {
                         tracing::debug!(node, error = causes(&error), "a stream of a member ended");
                     }
                 });
@@ -255,6 +262,7 @@ enum TakeError {
 
 async fn take_stream(
     node: u64,
+    (name, connection): &(PeerName, Connection),
     mut sender: BulkSender,
     mut receiver: BulkReceiver,
     answers: &Answers,
@@ -266,9 +274,33 @@ async fn take_stream(
             sender.send(&answer).await?;
             sender.finish().await?;
         }
+        Some(Opening::Renew) => {
+            sender
+                .send(&renewed(node, name, connection, answers).await)
+                .await?;
+            sender.finish().await?;
+        }
         None => {}
     }
     Ok(())
+}
+
+async fn renewed(
+    node: u64,
+    name: &PeerName,
+    connection: &Connection,
+    answers: &Answers,
+) -> RenewAnswer {
+    if answers.table.member(node).is_none() {
+        let reason = format!("node {node} is no member of this group");
+        return RenewAnswer::Refused { reason };
+    }
+    match renewal::for_member(answers.authority.as_ref(), name, connection).await {
+        Ok(certificate) => RenewAnswer::Renewed { certificate },
+        Err(error) => RenewAnswer::Refused {
+            reason: causes(&error),
+        },
+    }
 }
 
 /// Has openraft take entries as they come. It answers in order, and each when it is on the disk.

@@ -157,6 +157,8 @@ pub(super) enum Opening {
     Log,
     /// So many bytes of a snapshot follow; an [`Answer`] comes back.
     Snapshot(Announced),
+    /// The sender wants the next certificate of the key that it has shown; a `RenewAnswer` comes back.
+    Renew,
 }
 
 /// A snapshot that is being sent.

@@ -17,6 +17,7 @@ use super::super::{Begin, Facts, Group, GroupOptions, PeersAt};
 use super::group::{batch, leads, propose};
 use super::relay::{Cable, Relay};
 use super::several::{Groups, PATIENT, until};
+use crate::authority::Authority;
 
 /// An authority, the data directories of some machines, and the groups that run on them.
 struct House {
@@ -70,6 +71,15 @@ impl House {
         Identity::load(&out).unwrap()
     }
 
+    /// The first machine alone has its key.
+    fn authority(&self, node: u64) -> Option<Authority> {
+        let ca = self.directory.path().join("ca");
+        let identity = self.identity("of-the-authority", node);
+        let life = DurationMs::from_secs(7200);
+        let authority = Authority::beside(&ca, &identity, life).unwrap();
+        authority.filter(|_| node == 1)
+    }
+
     fn data(&self, node: u64) -> PathBuf {
         let data = self.directory.path().join(format!("data-{node}"));
         std::fs::create_dir_all(&data).unwrap();
@@ -114,6 +124,7 @@ impl House {
             speaks: ledger::COMMANDS_VERSION,
         };
         options.peers = Some(PeersAt {
+            authority: self.authority(node),
             identity: self.identity(&name, node),
             bind: address,
         });
@@ -267,6 +278,25 @@ async fn a_member_knows_how_the_others_stand() {
             .values()
             .all(|it| it.matched.is_none())
     );
+    house.stop_all().await;
+}
+
+/// A witness, for instance: the authority's key is with a coordinator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_without_the_authoritys_key_is_renewed_by_one_that_has_it() {
+    let house = House::of_three(&[]).await;
+    for node in [2, 3] {
+        let certificate = house.groups[&node].ask_for_certificate().await.unwrap();
+        let name = format!("c{node}");
+        let identity = Identity::load(&house.directory.path().join("pki").join(name)).unwrap();
+        let before = identity.lifetime();
+        // It is of this machine's name, number and key, or it would not be taken.
+        let renewed = identity.take_renewed(&certificate).unwrap();
+        assert!(renewed.until > before.until);
+    }
+    let refused = house.groups[&1].ask_for_certificate().await.unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("does not have the key"), "{refused}");
     house.stop_all().await;
 }
 

@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use protocol::{DurationMs, WallMs};
 
-use super::pair::{Authority, now, said, valid_from};
-use crate::ca::{self, CaError, Subject, Validity};
-use crate::{Identity, IdentityError, Role};
+use super::pair::{Authority, loopback, meet, now, said, valid_from};
+use crate::ca::{self, CaError, SigningRequest, Subject, Validity};
+use crate::{Dialer, Identity, IdentityError, Listener, Role};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -213,5 +214,97 @@ fn a_control_machine_knows_its_number() {
             None => subject,
         };
         assert_eq!(issue(subject, role.as_str()), expected, "{role} {given:?}");
+    }
+}
+
+/// A certificate of the identity's own key, for so many days from now.
+fn next(authority: &Authority, identity: &Identity, subject: &Subject, days: i64) -> String {
+    let validity = Validity {
+        now: now(),
+        lifetime: DurationMs::from_secs(days * 86_400),
+    };
+    let request = SigningRequest::of_own(identity).unwrap();
+    let issued = request.sign(&authority.ca(), subject, validity).unwrap();
+    issued.certificate
+}
+
+#[test]
+fn an_identity_goes_on_with_the_next_certificate_of_its_key_and_with_no_other() {
+    let authority = Authority::new("prod");
+    let identity = authority.issue(Role::Agent, "host-1");
+    let subject = |role, name: &str| Subject::new(role, &name.parse().unwrap());
+    let own = subject(Role::Agent, "host-1");
+    let stranger = authority.issue(Role::Agent, "host-2");
+    let before = identity.lifetime();
+    let file = authority.files("host-1").join("cert.pem");
+    let written = fs::read(&file).unwrap();
+    let elsewhere = Authority::new("prod");
+    for (certificate, why) in [
+        (
+            next(&authority, &identity, &subject(Role::Agent, "h2"), 900),
+            "for somebody else",
+        ),
+        (
+            next(
+                &authority,
+                &identity,
+                &subject(Role::Witness, "host-1"),
+                900,
+            ),
+            "for somebody else",
+        ),
+        (next(&authority, &stranger, &own, 900), "not of this key"),
+        (next(&elsewhere, &identity, &own, 900), "not good by ca.pem"),
+        (next(&authority, &identity, &own, 1), "ends no later"),
+        ("nothing".to_owned(), "no certificate"),
+    ] {
+        let error = identity.take_renewed(&certificate).unwrap_err();
+        assert!(said(&error).contains(why), "{why}: {}", said(&error));
+        assert_eq!(identity.lifetime(), before);
+        assert_eq!(fs::read(&file).unwrap(), written);
+    }
+    let clone = identity.clone();
+    let renewed = identity
+        .take_renewed(&next(&authority, &identity, &own, 900))
+        .unwrap();
+    assert!(renewed.until > before.until);
+    assert_eq!(clone.lifetime(), renewed);
+    let again = Identity::load(&authority.files("host-1")).unwrap();
+    assert_eq!(again.lifetime(), renewed);
+}
+
+/// What has been made of an identity shows the new certificate, too.
+#[tokio::test]
+async fn the_next_handshakes_show_the_renewed_certificates_and_open_connections_stay() {
+    let authority = Authority::new("prod");
+    let control = authority.issue(Role::Coordinator, "control-1");
+    let host = authority.issue(Role::Agent, "host-1");
+    let listener = Listener::bind(loopback(), &control, Role::Agent).unwrap();
+    let dialer = Dialer::new(&host).unwrap();
+    let (dialed, accepted) = meet(&listener, &dialer, Role::Coordinator).await;
+    let (old, old_accepted) = (dialed.unwrap().1, accepted.unwrap().1);
+    assert_eq!(old.peer_lifetime(), control.lifetime());
+
+    for (identity, role, name) in [
+        (&control, Role::Coordinator, "control-1"),
+        (&host, Role::Agent, "host-1"),
+    ] {
+        let subject = Subject::new(role, &name.parse().unwrap());
+        let certificate = next(&authority, identity, &subject, 900);
+        identity.take_renewed(&certificate).unwrap();
+    }
+    let (dialed, accepted) = meet(&listener, &dialer, Role::Coordinator).await;
+    let (new, new_accepted) = (dialed.unwrap().1, accepted.unwrap().1);
+    assert_eq!(new.peer_lifetime(), control.lifetime());
+    assert_eq!(new_accepted.peer_lifetime(), host.lifetime());
+    assert!(new.lifetime().until > old.lifetime().until);
+    // Whoever is asked for it by the connection alone signs for the same key.
+    let request = new_accepted.renewal_of_peer().unwrap();
+    let own = SigningRequest::of_own(&host).unwrap();
+    assert_eq!(request.key_digest(), own.key_digest());
+    // Nothing has ended.
+    for open in [&old, &old_accepted] {
+        let closed = tokio::time::timeout(Duration::ZERO, open.closed()).await;
+        assert!(closed.is_err(), "{closed:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId};
+use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, Policy};
 use protocol::DurationMs;
 use protocol::message::{CoordinatorMessage, Incarnation};
 use protocol::supervisor::Event as Word;
@@ -59,6 +59,7 @@ impl World {
             output_directory: "/var/lib/matins/output".to_owned(),
             output_bytes_max: 64 << 20,
             path: "/usr/bin:/bin".to_owned(),
+            policy: Policy::default(),
         };
         self.hosts[host].agent = Some(AgentShell {
             generation,
