@@ -79,7 +79,7 @@ enum End {
     Send(#[source] SendError),
     #[error("it did not read a message for {} s", SEND_LIMIT.as_secs())]
     Unread,
-    #[error("it opened a stream and asked for nothing that there is")]
+    #[error("it opened a stream that nobody asked for")]
     Uninvited,
     #[error("drawing a nonce")]
     Random(#[source] getrandom::Error),

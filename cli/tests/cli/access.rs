@@ -344,7 +344,7 @@ fn a_certificate_is_renewed_while_its_host_works_and_a_revoked_host_gets_none() 
     );
     let job = manifest("team/long", "0 0 1 1 *", 1, "[sleep, \"14\"]");
     place.write("jobs/long.yaml", &job);
-    here(&["apply", "jobs"]).done();
+    here(&["apply", "-f", "jobs"]).done();
     here(&["run", "team/long", "--reason", "a test"]).done();
     let ask = |select: &str| here(&["sql", "-o", "json", select]).done();
     wait_for("the host to have another certificate", || {
@@ -427,7 +427,7 @@ fn what_the_policy_of_a_host_forbids_is_refused_with_the_reason() {
         place.write(&format!("jobs/{name}.yaml"), &job);
     }
     let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
-    here(&["apply", "jobs"]).done();
+    here(&["apply", "-f", "jobs"]).done();
     for name in ["team/good", "team/bad"] {
         here(&["run", name, "--reason", "a test"]).done();
     }

@@ -596,7 +596,11 @@ fn record_views() -> Vec<View> {
         "node".to_owned(),
         "'join-' || join_token_id AS join_token".to_owned(),
         format!("{} AS at", rfc3339("at")),
-        format!("{} AS certificate_until", rfc3339("good_until")),
+        // Control machines renew theirs without asking the ledger.
+        format!(
+            "iif(role = 0, {}, NULL) AS certificate_until",
+            rfc3339("good_until")
+        ),
     ];
     let reign = vec![
         "'epoch-' || epoch AS epoch".to_owned(),

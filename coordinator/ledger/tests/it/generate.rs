@@ -103,7 +103,7 @@ pub(crate) fn proposal(choices: &mut Choices, set: &WorkingSet, past: &Past) -> 
 }
 
 fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
-    match c.below(34) {
+    match c.below(36) {
         33 if c.one_in(4) => restore(c),
         33 if c.one_in(4) => Command::NoteBackup(NoteBackup {
             node: c.text(),
@@ -113,7 +113,7 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             problem: c.one_in(2).then(|| c.text()),
         }),
         33 => Command::ReleaseGrants(ReleaseGrants {}),
-        32 => about_tokens(c),
+        32 | 34.. => about_tokens(c),
         0 => Command::BecomeActive(BecomeActive {
             node: c.text(),
             incarnation: Incarnation(u64::MAX),
@@ -269,54 +269,45 @@ fn pause_or_resume(c: &mut Choices, set: &WorkingSet) -> Command {
 
 fn about_tokens(c: &mut Choices) -> Command {
     let name = c.pick(&["ci", "ops"]).parse().unwrap();
-    let by = c.text();
-    let digest = |c: &mut Choices| c.pick(&["0", "1", "2", "x"]).repeat(64);
-    if c.one_in(4) {
-        return Command::CreateJoinToken(CreateJoinToken {
+    let (by, reason) = (c.text(), c.text());
+    let digest = |c: &mut Choices| c.pick(&["0", "1", "1", "x"]).repeat(64);
+    let role = |c: &mut Choices| c.pick(&[Role::Agent, Role::Agent, Role::Witness]);
+    match c.pick(&[0, 1, 2, 2, 3, 4, 4, 4, 5]) {
+        0 => Command::CreateToken(CreateToken {
+            name,
             secret: digest(c),
-            role: c.pick(Role::ALL),
+            role: c.pick(ApiRole::ALL),
+            reach: Reach::ALL,
+            expires_at: c.one_in(2).then(|| c.time(WallMs(0))),
+            by,
+        }),
+        1 => Command::RevokeToken(RevokeToken { name, by, reason }),
+        2 => Command::CreateJoinToken(CreateJoinToken {
+            secret: digest(c),
+            role: role(c),
             name_prefix: c.pick(&["h", ""]).to_owned(),
             uses: c.pick(&[0, 1, 3]),
             expires_at: c.time(WallMs(500 * MINUTE)),
             by,
-        });
-    }
-    if c.one_in(2) {
-        let name = c.pick(&["h1", "new-1", "h-2"]).parse().unwrap();
-        let good_until = c.time(WallMs(900 * MINUTE));
-        if c.one_in(3) {
-            let key = digest(c);
-            return Command::RenewAgent(RenewAgent {
-                name,
-                key,
-                good_until,
-            });
+        }),
+        3 => {
+            let id = JoinTokenId(c.pick(&[1, 2]));
+            Command::RevokeJoinToken(RevokeJoinToken { id, by, reason })
         }
-        return Command::Enrol(Enrol {
+        4 => Command::Enrol(Enrol {
             secret: digest(c),
-            role: c.pick(Role::ALL),
-            name,
+            role: role(c),
+            name: c.pick(&["new-1", "h-2"]).parse().unwrap(),
             key: digest(c),
             above: c.pick(&[1, 7, u64::MAX]),
-            good_until,
-        });
+            good_until: c.time(WallMs(900 * MINUTE)),
+        }),
+        _ => Command::RenewAgent(RenewAgent {
+            name: c.pick(&["h1", "new-1"]).parse().unwrap(),
+            key: digest(c),
+            good_until: c.time(WallMs(900 * MINUTE)),
+        }),
     }
-    if c.one_in(4) {
-        let (id, reason) = (JoinTokenId(c.pick(&[1, 2])), c.text());
-        return Command::RevokeJoinToken(RevokeJoinToken { id, by, reason });
-    }
-    if c.one_in(2) {
-        let reason = c.text();
-        return Command::RevokeToken(RevokeToken { name, by, reason });
-    }
-    Command::CreateToken(CreateToken {
-        name,
-        secret: c.pick(&["0", "1", "2", "x"]).repeat(64),
-        role: c.pick(ApiRole::ALL),
-        reach: Reach::ALL,
-        expires_at: c.one_in(2).then(|| c.time(WallMs(0))),
-        by,
-    })
 }
 
 fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
