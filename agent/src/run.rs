@@ -493,8 +493,8 @@ impl Shell {
                 self.core.handle_message(id, message, now);
             }
             Input::Disconnected { id, why } => {
-                self.note_disconnected(id, why);
                 self.core.handle_disconnected(id, now);
+                self.note_disconnected(id, why);
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
             Input::Disk(full) => self.core.handle_disk(full, now),
@@ -637,6 +637,11 @@ impl Shell {
         let Some(coordinator) = ended.or_else(|| self.dialled(id)) else {
             return;
         };
+        if ended.is_some() && self.core.has_line_to(coordinator) {
+            // Another has taken its place.
+            tracing::debug!(connection = id.0, why, "a connection is over");
+            return;
+        }
         let post = &mut self.posts[coordinator.0];
         if ended.is_some() || why != post.told {
             let coordinator = &post.line.coordinator;
