@@ -50,6 +50,7 @@ fn agent_options(options: &BenchFleet, host: &str) -> agent::Options {
         output_age: DurationMs::from_secs(60),
         output_of_each_job: 1,
         output_bytes_total: Some(1 << 20),
+        policy: None,
         work: agent::Work::Pretend { takes: TAKES },
     }
 }
