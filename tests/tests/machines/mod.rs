@@ -12,6 +12,7 @@ pub(crate) mod chance;
 pub(crate) mod client;
 pub(crate) mod control;
 pub(crate) mod evidence;
+pub(crate) mod faketime;
 pub(crate) mod fires;
 pub(crate) mod grounds;
 pub(crate) mod leftovers;

@@ -8,8 +8,8 @@
 mod machines;
 
 use machines::{
-    cables, chance, client, control, evidence, fires, grounds, leftovers, misfortune, rng, site,
-    usage, writers,
+    cables, chance, client, control, evidence, faketime, fires, grounds, leftovers, misfortune,
+    rng, site, usage, writers,
 };
 
 mod clocks;
