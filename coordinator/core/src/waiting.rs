@@ -44,7 +44,10 @@ enum Standing {
 }
 
 impl Waiting {
-    /// Everything that waits is to be judged again: nobody has watched what it waited for.
+    /// Nobody has watched what they waited for, so those that wait are to be judged again; but not
+    /// those that stand behind one that stands where it stood: its own change will wake them. A
+    /// queue of a thousand costs a new leader no more than one of two, for to judge each would be
+    /// to look at all the others each time.
     pub(crate) fn build(set: &WorkingSet, now: Now, rules: Rules) -> Waiting {
         let mut waiting = Waiting {
             rules,
@@ -52,10 +55,11 @@ impl Waiting {
         };
         for run in set.runs.values() {
             waiting.note(run, now);
-            if run.state == RunState::Waiting {
+            if run.state == RunState::Waiting && !stands_behind(run, set) {
                 waiting.woken.insert(run.run_id);
             }
         }
+        waiting.wake_next_turns();
         waiting
     }
 
@@ -226,11 +230,40 @@ impl Waiting {
         }
     }
 
+    /// The oldest of each job: whoever had to wake it may not have come to that.
+    fn wake_next_turns(&mut self) {
+        let mut job = None;
+        for &(job_id, _, waiter) in &self.for_turn {
+            if job.replace(job_id) != Some(job_id) {
+                self.woken.insert(waiter);
+            }
+        }
+    }
+
     fn wake_next_turn(&mut self, job_id: JobId) {
         let first = (job_id, WallMs(i64::MIN), RunId(i64::MIN));
         let oldest = self.for_turn.range(first..).next();
         let oldest = oldest.filter(|(job, _, _)| *job == job_id);
         self.woken.extend(oldest.map(|&(_, _, waiter)| waiter));
+    }
+}
+
+/// Whether the run waits in a line, and who is before it there has not moved out of the way.
+fn stands_behind(run: &RunRow, set: &WorkingSet) -> bool {
+    let Some(wait) = run.waits else {
+        return false;
+    };
+    let before = wait.on.run().and_then(|before| set.runs.get(&before));
+    let Some(before) = before else {
+        return false;
+    };
+    match (wait.on, standing(before)) {
+        (Blocker::Overlap { .. } | Blocker::Turn { .. }, Standing::Live) => true,
+        (Blocker::Overlap { .. }, Standing::Waits { in_line: true }) => {
+            before.execution_id < run.execution_id
+        }
+        (Blocker::Turn { .. }, Standing::Waits { .. }) => before.fire_time < run.fire_time,
+        _ => false,
     }
 }
 

@@ -45,10 +45,68 @@ fn the_end_of_one_wakes_the_next_in_line_and_nobody_else() {
     assert_eq!(judged(&bench), [2, 26]);
     bench.pass(1_000);
     assert_eq!(judged(&bench), [2, 26]);
-    // Whoever leads next has watched nothing, and asks about all of them once.
+    // Whoever leads next finds each behind one that stands where it stood.
     bench.succeed();
     bench.pass(1_000);
-    assert_eq!(judged(&bench).len(), 2 + 47);
+    assert_eq!(judged(&bench), [2, 26]);
+    bench.asked(cancel(RunId(2))).unwrap();
+    assert_eq!(judged(&bench), [2, 26, 3]);
+}
+
+#[test]
+fn whoever_leads_next_judges_whom_the_last_one_has_not_come_to() {
+    let mut bench = Bench::new();
+    bench.job("t/a", "");
+    for _ in 0..5 {
+        bench.run("t/a");
+    }
+    bench.commits = false;
+    for run in [1, 3] {
+        bench.ask(cancel(RunId(run)));
+    }
+    bench.settle();
+    bench.commit();
+    assert_eq!(judged(&bench), [] as [i64; 0], "it dies before it does so");
+    bench.commits = true;
+    bench.succeed();
+    bench.pass(1_000);
+    assert_eq!(judged(&bench), [2, 4]);
+    assert_eq!(state(&bench, 2), Some(RunState::Ready));
+    for (cancelled, next) in [(2, 4), (4, 5)] {
+        bench.asked(cancel(RunId(cancelled))).unwrap();
+        assert_eq!(state(&bench, next), Some(RunState::Ready));
+    }
+}
+
+/// As many as may catch up at once, whoever leads meanwhile.
+#[test]
+fn whoever_leads_next_gives_the_turns_that_are_free() {
+    let mut bench = Bench::new();
+    bench.job(
+        "t/a",
+        "schedule: { cron: \"* * * * *\", timezone: Etc/UTC }\noverlap: allow\n\
+         misfire: { policy: run_now, after: 1s }\n\
+         catch_up: { at_most: 6, window: 1d, concurrency: 2 }",
+    );
+    bench.stand_still(6 * 60_000);
+    let by_state = |bench: &Bench, wanted: RunState| -> Vec<i64> {
+        let runs = bench.core.working_set().runs.values();
+        let found = runs.filter(|run| run.state == wanted);
+        found.map(|run| run.run_id.0).collect()
+    };
+    let ready = by_state(&bench, RunState::Ready);
+    let waiting = by_state(&bench, RunState::Waiting);
+    assert_eq!((ready.len(), waiting.len()), (3, 3), "one is in time");
+    bench.commits = false;
+    bench.ask(cancel(RunId(ready[0])));
+    bench.settle();
+    bench.commit();
+    bench.commits = true;
+    let before = judged(&bench).len();
+    bench.succeed();
+    assert_eq!(judged(&bench)[before..], [waiting[0], waiting[1]]);
+    assert_eq!(state(&bench, waiting[0]), Some(RunState::Ready));
+    assert_eq!(by_state(&bench, RunState::Waiting), waiting[1..]);
 }
 
 #[test]
