@@ -1,17 +1,23 @@
 //! The coordinator's HTTP API as the commands use it.
 //!
 //! A coordinator leaves its address and token in a file of its data directory that only its own
-//! user can read; whoever can read that file may command it. From elsewhere the environment says
-//! which address is asked, with which token.
+//! user can read; whoever can read that file may command it. From elsewhere `--api` or the environment
+//! say which addresses are asked, with which token.
+//!
+//! Whoever is asked and does not lead says who does, and is followed there; where one does not answer,
+//! another that was named is asked ([`crate::route`]). What changes something is sent again only where
+//! it is certain that it was not carried out: nobody took it, or who took it said that it does not
+//! lead.
 
 use std::env;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use protocol::api::ErrorBody;
+use protocol::api::{ErrorBody, NOT_LEADER};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use transport::https::HttpsClient;
@@ -24,7 +30,9 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use crate::failure::{Failure, Status, chain};
 use crate::https::OverTls;
+use crate::output::talk;
 use crate::patience::Patience;
+use crate::route::{Route, parse_addresses};
 
 /// Where a coordinator says how it is reached, in its data directory.
 pub(crate) const API_FILE: &str = "api.json";
@@ -42,9 +50,19 @@ pub(crate) const PAGE_ROWS_MAX: usize = 1000;
 /// Largest answer that is read whole.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// How long a command waits in all where nobody leads: an election takes less.
+const ELECTION_LIMIT: Duration = Duration::from_secs(6);
+
+/// Between two tries while nobody leads.
+const ELECTION_LOOK: Duration = Duration::from_millis(300);
+
 /// Which coordinator is meant.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Target {
+    /// Address of a coordinator's API, such as https://c1.example:7412; several by
+    /// commas or by giving it again. Any will do that answers [env: MATINS_API]
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    api: Vec<String>,
     /// Data directory of the coordinator, or of `matins dev` [env: MATINS_DATA]
     /// [default: ./.matins]
     #[arg(long, value_name = "DIR")]
@@ -64,7 +82,7 @@ struct ApiFile {
 #[derive(Clone)]
 pub(crate) struct Client {
     agent: Agent,
-    url: String,
+    route: Route,
     token: String,
     /// For an answer as a whole.
     limit: Duration,
@@ -72,32 +90,43 @@ pub(crate) struct Client {
 }
 
 impl Target {
-    /// Finds the coordinator: `--data`, else MATINS_URL with MATINS_TOKEN_FILE, else MATINS_DATA,
-    /// else the directory that `matins dev` uses where it is started.
+    /// Finds the coordinator: `--data`, else `--api` or MATINS_API with MATINS_TOKEN_FILE, else
+    /// MATINS_DATA, else the directory that `matins dev` uses where it is started.
     pub(crate) fn find(&self) -> Result<Client, Failure> {
         if let Some(data) = &self.data {
             return Client::of_data(data);
         }
-        if let Some(url) = env::var_os("MATINS_URL") {
-            return of_environment(url);
+        if !self.api.is_empty() {
+            return of_addresses("--api", &self.api.join(","));
+        }
+        if let Some(urls) = env::var_os("MATINS_API") {
+            return of_environment(urls);
         }
         let data = env::var_os("MATINS_DATA").unwrap_or_else(|| DATA_DEFAULT.into());
         Client::of_data(Path::new(&data))
     }
 }
 
-fn of_environment(url: std::ffi::OsString) -> Result<Client, Failure> {
-    const WHAT: &str = "finding the coordinator by MATINS_URL";
-    let url = url.into_string().map_err(|url| {
+fn of_environment(urls: std::ffi::OsString) -> Result<Client, Failure> {
+    const NAME: &str = "MATINS_API";
+    let urls = urls.into_string().map_err(|urls| {
         Failure::bad_input(
-            WHAT,
-            format!("{} is not text", url.display()),
-            "set it for example to http://127.0.0.1:7412",
+            format!("finding the coordinator by {NAME}"),
+            format!("{} is not text", urls.display()),
+            EXAMPLE,
         )
     })?;
+    of_addresses(NAME, &urls)
+}
+
+const EXAMPLE: &str = "name for example https://c1.example:7412,https://c2.example:7412";
+
+fn of_addresses(name: &str, urls: &str) -> Result<Client, Failure> {
+    let what = format!("finding the coordinator by {name}");
+    let urls = parse_addresses(urls).map_err(|why| Failure::bad_input(&what, why, EXAMPLE))?;
     let Some(file) = env::var_os("MATINS_TOKEN_FILE") else {
         return Err(Failure::bad_input(
-            WHAT,
+            what,
             "MATINS_TOKEN_FILE is not set, and nothing is answered without a token",
             "set it to the file that holds the token, `api-token` in the coordinator's data \
              directory",
@@ -111,23 +140,24 @@ fn of_environment(url: std::ffi::OsString) -> Result<Client, Failure> {
         )
     })?;
     let ca = env::var_os("MATINS_CA").map(PathBuf::from);
-    Client::trusting(&url, token.trim(), ca.as_deref())
+    Client::trusting(urls, token.trim(), ca.as_deref())
 }
 
 impl Client {
     /// Trusts the authorities of the file `ca`.
-    fn trusting(url: &str, token: &str, ca: Option<&Path>) -> Result<Client, Failure> {
+    fn trusting(urls: Vec<String>, token: &str, ca: Option<&Path>) -> Result<Client, Failure> {
         let trusted = ca.map(HttpsClient::trusting).transpose().map_err(|error| {
             Failure::of_error(
-                format!("reading whom to trust at {url}"),
+                format!("reading whom to trust at {}", urls.join(", ")),
                 &error,
                 "name the cluster's ca.pem, as it lies in each identity's directory, in MATINS_CA",
             )
         })?;
-        Ok(Client::new(url, token, trusted))
+        Ok(Client::new(urls, token, trusted))
     }
 
-    pub(crate) fn new(url: &str, token: &str, trusted: Option<HttpsClient>) -> Client {
+    /// At least one address.
+    pub(crate) fn new(urls: Vec<String>, token: &str, trusted: Option<HttpsClient>) -> Client {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -139,7 +169,7 @@ impl Client {
         let connector = TcpConnector::default().chain(OverTls { client: trusted });
         Client {
             agent: Agent::with_parts(config, connector, DefaultResolver::default()),
-            url: url.trim_end_matches('/').to_owned(),
+            route: Route::new(urls),
             token: token.to_owned(),
             limit: ANSWER_LIMIT,
             patience: Patience::default(),
@@ -188,11 +218,12 @@ impl Client {
                 "start the coordinator again: it writes the file anew",
             )
         })?;
-        Client::trusting(&api.url, &api.token, api.ca.as_deref())
+        Client::trusting(vec![api.url], &api.token, api.ca.as_deref())
     }
 
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    /// Who answered last, or is asked first.
+    pub(crate) fn url(&self) -> String {
+        self.route.first()
     }
 
     pub(crate) fn get<T: DeserializeOwned>(
@@ -200,8 +231,8 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<T, Failure> {
-        let ask = || self.started(self.agent.get(self.at(path)), query).call();
-        let answer = self.patience.ask(ask);
+        let ask = |url: &str| self.started(self.agent.get(at(url, path)), query).call();
+        let answer = self.walk(Effect::None, ask)?;
         self.read(answer, Effect::None)
     }
 
@@ -217,14 +248,13 @@ impl Client {
         let mut rows: Vec<T> = Vec::new();
         let mut next: Option<String> = None;
         loop {
-            let answer = self.patience.ask(|| match &next {
-                None => self.started(self.agent.get(self.at(path)), &query).call(),
+            let answer = self.walk(Effect::None, |url| match &next {
+                None => self.started(self.agent.get(at(url, path)), &query).call(),
                 // It names the whole question, where it goes on included.
-                Some(next) => self.started(self.agent.get(self.at(next)), &[]).call(),
-            });
-            let answer = self.checked(answer, Effect::None)?;
+                Some(next) => self.started(self.agent.get(at(url, next)), &[]).call(),
+            })?;
             next = next_page(&answer);
-            let page: Vec<T> = self.read(Ok(answer), Effect::None)?;
+            let page: Vec<T> = self.read(answer, Effect::None)?;
             rows.extend(page);
             if rows.len() >= rows_max || next.is_none() {
                 let more = rows.len() > rows_max || next.is_some();
@@ -248,7 +278,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(|| self.agent.put(self.at(path)), body, Effect::Some)
+        self.send(|url| self.agent.put(at(url, path)), body, Effect::Some)
     }
 
     pub(crate) fn post<T: DeserializeOwned>(
@@ -256,7 +286,7 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(|| self.agent.post(self.at(path)), body, Effect::Some)
+        self.send(|url| self.agent.post(at(url, path)), body, Effect::Some)
     }
 
     /// Asks with a body; whatever becomes of it, nothing is changed.
@@ -265,15 +295,15 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, Failure> {
-        self.send(|| self.agent.post(self.at(path)), body, Effect::None)
+        self.send(|url| self.agent.post(at(url, path)), body, Effect::None)
     }
 
     pub(crate) fn delete(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
-        let answer = self.patience.ask(|| {
-            let request = self.started(self.agent.delete(self.at(path)), &[]);
+        let ask = |url: &str| {
+            let request = self.started(self.agent.delete(at(url, path)), &[]);
             request.force_send_body().send_json(body)
-        });
-        self.checked(answer, Effect::Some).map(drop)
+        };
+        self.walk(Effect::Some, ask).map(drop)
     }
 
     /// Hands a long answer to `sink` as it comes, piece by piece, each within `limit` if there is
@@ -285,19 +315,16 @@ impl Client {
         limit: Option<Duration>,
         mut sink: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let answer = self.patience.ask(|| {
-            let request = self.started(self.agent.get(self.at(path)), query).config();
+        let answer = self.walk(Effect::None, |url| {
+            let request = self.started(self.agent.get(at(url, path)), query).config();
             request
                 .timeout_global(None)
                 .timeout_recv_response(Some(ANSWER_LIMIT))
                 .timeout_per_read(limit)
                 .build()
                 .call()
-        });
-        let mut body = self
-            .checked(answer, Effect::None)?
-            .into_body()
-            .into_reader();
+        })?;
+        let mut body = answer.into_body().into_reader();
         sink(&[])?;
         let mut piece = vec![0; 64 << 10];
         loop {
@@ -305,23 +332,19 @@ impl Client {
                 Ok(0) => return Ok(()),
                 Ok(n) => sink(&piece[..n])?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.unreachable(&error, Effect::None)),
+                Err(error) => return Err(unreachable(&self.url(), &error, Effect::None)),
             }
         }
     }
 
-    fn at(&self, path: &str) -> String {
-        format!("{}{path}", self.url)
-    }
-
     fn send<T: DeserializeOwned>(
         &self,
-        request: impl Fn() -> RequestBuilder<WithBody>,
+        request: impl Fn(&str) -> RequestBuilder<WithBody>,
         body: &impl Serialize,
         effect: Effect,
     ) -> Result<T, Failure> {
-        let ask = || self.started(request(), &[]).send_json(body);
-        let answer = self.patience.ask(ask);
+        let ask = |url: &str| self.started(request(url), &[]).send_json(body);
+        let answer = self.walk(effect, ask)?;
         self.read(answer, effect)
     }
 
@@ -338,70 +361,148 @@ impl Client {
             .build()
     }
 
+    /// Asks until somebody answers who can: one coordinator after the other that was named, and the
+    /// one that leads wherever it is. While nobody leads, waits for an election.
+    fn walk(
+        &self,
+        effect: Effect,
+        ask: impl Fn(&str) -> Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, Failure> {
+        let mut left = self.patience.for_election(ELECTION_LIMIT);
+        loop {
+            let failed = match self.walk_once(effect, &ask) {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            if !failed.nobody_leads || left < ELECTION_LOOK {
+                return Err(failed.failure);
+            }
+            if left == ELECTION_LIMIT {
+                talk("nobody leads: waiting for an election");
+            }
+            thread::sleep(ELECTION_LOOK);
+            left -= ELECTION_LOOK;
+        }
+    }
+
+    fn walk_once(
+        &self,
+        effect: Effect,
+        ask: impl Fn(&str) -> Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, NoAnswer> {
+        let mut walk = self.route.begin();
+        let mut nobody_leads = false;
+        let mut failures = Vec::new();
+        loop {
+            let (failure, goes_on) = match self.patience.ask(|| ask(walk.now())) {
+                Ok(answer) if answer.status().is_success() => {
+                    self.route.note(walk.now());
+                    return Ok(answer);
+                }
+                Ok(answer) => match refused(walk.now(), answer) {
+                    Refused::NotLeader { body } => {
+                        let leader = body.leader.as_ref();
+                        let follows = leader.is_some_and(|leader| walk.follow(&leader.api));
+                        nobody_leads |= leader.is_none();
+                        (Failure::from(body), follows || walk.go_on())
+                    }
+                    Refused::Otherwise(failure) => {
+                        return Err(NoAnswer {
+                            failure,
+                            nobody_leads: false,
+                        });
+                    }
+                },
+                Err(error) => {
+                    let failure = unreachable(walk.now(), &error, effect);
+                    let again = effect == Effect::None || was_never_sent(&error);
+                    (failure, again && walk.go_on())
+                }
+            };
+            failures.push(failure);
+            if !goes_on {
+                let failure = Failure::of_several(walk.asked(), failures);
+                return Err(NoAnswer {
+                    failure,
+                    nobody_leads,
+                });
+            }
+        }
+    }
+
     fn read<T: DeserializeOwned>(
         &self,
-        answer: Result<Response<Body>, ureq::Error>,
+        mut answer: Response<Body>,
         effect: Effect,
     ) -> Result<T, Failure> {
-        let mut answer = self.checked(answer, effect)?;
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
         body.read_json().map_err(|error| match error {
-            ureq::Error::Json(error) => self.not_understood(&error),
-            error => self.unreachable(&error, effect),
+            ureq::Error::Json(error) => not_understood(&self.url(), &error),
+            error => unreachable(&self.url(), &error, effect),
         })
     }
+}
 
-    /// The answer, if it is a success; the coordinator's own words, if it is not.
-    fn checked(
-        &self,
-        answer: Result<Response<Body>, ureq::Error>,
-        effect: Effect,
-    ) -> Result<Response<Body>, Failure> {
-        let mut answer = answer.map_err(|error| self.unreachable(&error, effect))?;
-        if answer.status().is_success() {
-            return Ok(answer);
-        }
-        match answer.body_mut().read_json::<ErrorBody>() {
-            Ok(body) => Err(body.into()),
-            Err(_) => Err(self.not_of_matins(answer.status())),
-        }
-    }
+/// Nobody has answered who can.
+struct NoAnswer {
+    failure: Failure,
+    /// Somebody has said so.
+    nobody_leads: bool,
+}
 
-    fn unreachable(&self, error: &(dyn std::error::Error + 'static), effect: Effect) -> Failure {
-        let mut why = chain(error);
-        if effect == Effect::Some && !was_never_sent(error) {
-            why.push_str("; whether it was done is not known");
-        }
-        Failure::new(
-            Status::Unreachable,
-            format!("asking the coordinator at {}", self.url),
-            why,
-            match effect {
-                Effect::None => "see that the coordinator runs, and ask again",
-                Effect::Some => {
-                    "see that the coordinator runs, look whether it was done (`matins get runs`, \
-                     `matins get jobs`), and ask again"
-                }
-            },
-        )
-    }
+/// An answer that is no success.
+enum Refused {
+    NotLeader { body: ErrorBody },
+    Otherwise(Failure),
+}
 
-    fn not_understood(&self, error: &serde_json::Error) -> Failure {
-        Failure::failed(
-            format!("reading the answer of the coordinator at {}", self.url),
-            error.to_string(),
-            "see that coordinator and command line are of one version: `matins version`",
-        )
+/// The coordinator's own words.
+fn refused(url: &str, mut answer: Response<Body>) -> Refused {
+    match answer.body_mut().read_json::<ErrorBody>() {
+        Ok(body) if body.kind == NOT_LEADER => Refused::NotLeader { body },
+        Ok(body) => Refused::Otherwise(body.into()),
+        Err(_) => Refused::Otherwise(not_of_matins(url, answer.status())),
     }
+}
 
-    fn not_of_matins(&self, status: StatusCode) -> Failure {
-        Failure::new(
-            Status::Unreachable,
-            format!("asking the coordinator at {}", self.url),
-            format!("who answered ({status}) is not a coordinator of Matins"),
-            "see that the coordinator runs: it may have ended without taking its address back",
-        )
+fn at(url: &str, path: &str) -> String {
+    format!("{url}{path}")
+}
+
+fn unreachable(url: &str, error: &(dyn std::error::Error + 'static), effect: Effect) -> Failure {
+    let mut why = chain(error);
+    if effect == Effect::Some && !was_never_sent(error) {
+        why.push_str("; whether it was done is not known");
     }
+    Failure::new(
+        Status::Unreachable,
+        format!("asking the coordinator at {url}"),
+        why,
+        match effect {
+            Effect::None => "see that the coordinator runs, and ask again",
+            Effect::Some => {
+                "see that the coordinator runs, look whether it was done (`matins get runs`, \
+                 `matins get jobs`), and ask again"
+            }
+        },
+    )
+}
+
+fn not_understood(url: &str, error: &serde_json::Error) -> Failure {
+    Failure::failed(
+        format!("reading the answer of the coordinator at {url}"),
+        error.to_string(),
+        "see that coordinator and command line are of one version: `matins version`",
+    )
+}
+
+fn not_of_matins(url: &str, status: StatusCode) -> Failure {
+    Failure::new(
+        Status::Unreachable,
+        format!("asking the coordinator at {url}"),
+        format!("who answered ({status}) is not a coordinator of Matins"),
+        "see that the coordinator runs: it may have ended without taking its address back",
+    )
 }
 
 /// Where a list goes on: the target of its `Link` header, as Matins writes it.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use protocol::api::ErrorBody;
+use protocol::api::{ErrorBody, NOT_LEADER};
 
 use crate::text::{LINE_WIDTH, printable, wrap_prose};
 
@@ -75,6 +75,26 @@ impl Failure {
         Failure::failed(what, chain(error), remedy)
     }
 
+    /// One failure after the other, of several who were asked; the last says what to do.
+    pub(crate) fn of_several(asked: &[String], mut failures: Vec<Failure>) -> Failure {
+        if failures.len() > 1 {
+            let told: Vec<String> = asked
+                .iter()
+                .zip(&failures)
+                .filter_map(|(url, failure)| match failure {
+                    Failure::Told(told) => Some(format!("{url}: {}", told.why)),
+                    Failure::OutputClosed => None,
+                })
+                .collect();
+            if let Some(Failure::Told(last)) = failures.last_mut() {
+                last.what = format!("asking the coordinators at {}", asked.join(", "));
+                last.why = told.join("; ");
+            }
+        }
+        let last = failures.pop();
+        last.expect("whoever was asked has failed, or there would be an answer")
+    }
+
     /// Writing to standard output failed.
     pub(crate) fn of_output(error: &io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -92,10 +112,24 @@ impl From<ErrorBody> for Failure {
     fn from(body: ErrorBody) -> Failure {
         let status = match body.kind.as_str() {
             "invalid" => Status::BadInput,
-            "unavailable" => Status::Unreachable,
+            "unavailable" | NOT_LEADER => Status::Unreachable,
             _ => Status::Failed,
         };
-        Failure::new(status, body.what, body.why, body.remedy)
+        let remedy = match &body.leader {
+            // Where it could be followed there, it was.
+            Some(leader) => format!(
+                "{} leads: give the command on that machine, or have its API reached from here \
+                 (`--api-listen`, at {})",
+                leader.name,
+                if leader.api.is_empty() {
+                    "no address"
+                } else {
+                    &leader.api
+                }
+            ),
+            None => body.remedy,
+        };
+        Failure::new(status, body.what, body.why, remedy)
     }
 }
 
@@ -171,6 +205,7 @@ mod tests {
             ("unauthorized", Status::Failed),
             ("invalid", Status::BadInput),
             ("unavailable", Status::Unreachable),
+            (NOT_LEADER, Status::Unreachable),
         ] {
             let failure = Failure::from(ErrorBody {
                 request_id: None,

@@ -15,6 +15,7 @@ mod paint;
 mod patience;
 mod progress;
 mod reference;
+mod route;
 mod serve;
 mod subject;
 mod text;

@@ -35,6 +35,11 @@ impl Patience {
         Patience(Duration::ZERO)
     }
 
+    /// How long may be waited for an election that takes at most so long.
+    pub(crate) fn for_election(self, limit: Duration) -> Duration {
+        self.0.min(limit)
+    }
+
     /// Asks, and asks again when it may where that was too soon. Answers the last of these answers.
     pub(crate) fn ask(
         self,

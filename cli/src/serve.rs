@@ -180,9 +180,9 @@ pub(crate) fn begin(
     log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let filter = match env::var_os(LOG) {
-        // What openraft warns of, some twenty times a second, is that a member is away; that is told
-        // once where it is noticed.
-        None => EnvFilter::new("info,openraft=error"),
+        // What openraft says, some twenty times a second where a member is away, is told once where
+        // it is noticed; each of its errors comes back to whoever asked, and its end ends the process.
+        None => EnvFilter::new("info,openraft=off"),
         Some(_) => EnvFilter::try_from_env(LOG).map_err(|error| {
             Failure::bad_input(
                 format!("reading {LOG}"),

@@ -5,15 +5,20 @@
 //! never waits for a machine that has nothing. One change is made at a time; the group sees to that.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use protocol::api::{Cluster, ClusterMember, TurnedAway};
+use protocol::api::{Cluster, ClusterMember, ClusterStanding, TurnedAway};
 use protocol::{Epoch, Now, WallMs};
 use tokio::time::timeout;
 
-use crate::clock::{in_millis, read_now};
+use crate::clock::read_now;
 use crate::consensus::{ChangeError, Group, MeetError, Member, Peer};
 use crate::exit::causes;
+use crate::standing::{self, Stands, is_reached};
+
+/// Where control machines listen for each other unless they are told otherwise.
+const PEERS_PORT: u16 = 7410;
 
 /// How long a machine may take to catch up while whoever adds it waits.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(20);
@@ -24,6 +29,10 @@ const CHANGE_LIMIT: Duration = Duration::from_secs(5);
 /// Why the group was not changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClusterError {
+    #[error(
+        "nobody has said where others reach {name} (node {node}), which leads: start it with `--advertise HOST`, its name or address for the others"
+    )]
+    NoAddress { name: String, node: u64 },
     #[error(transparent)]
     Meet(#[from] MeetError),
     #[error(
@@ -54,7 +63,12 @@ pub(crate) enum ClusterError {
 }
 
 /// How the group stands, as this machine sees it. `reign` is its own, while it acts, and since when.
-pub(crate) fn describe(group: &Group, reign: Option<(Epoch, WallMs)>, now: Now) -> Cluster {
+pub(crate) fn describe(
+    group: &Group,
+    stands: Stands,
+    reign: Option<(Epoch, WallMs)>,
+    now: Now,
+) -> Cluster {
     let leadership = *group.leadership().borrow();
     let (members, voters) = group.members();
     let mut peers = group.peers();
@@ -67,12 +81,24 @@ pub(crate) fn describe(group: &Group, reign: Option<(Epoch, WallMs)>, now: Now) 
         why: stranger.why,
         times: stranger.times,
     });
+    let leader = match stands.standing {
+        ClusterStanding::Leads => Some(group.node()),
+        ClusterStanding::Follows => leadership.leader,
+        ClusterStanding::CutOff
+        | ClusterStanding::Searches
+        | ClusterStanding::Waits
+        | ClusterStanding::Removed => None,
+    };
     Cluster {
         node: group.node(),
+        reached_at: group.reached_at().to_owned(),
+        standing: stands.standing,
+        since: reign.map_or(stands.since, |(_, since)| since),
+        quorum: standing::has_quorum(group, now),
         term: leadership.term,
-        leader: leadership.leader,
+        leader,
+        last_leader: stands.last_leader,
         epoch: reign.map(|(epoch, _)| epoch),
-        since: reign.map(|(_, since)| since),
         members: members.collect(),
         turned_away: turned_away.collect(),
     }
@@ -87,6 +113,7 @@ fn describe_member(
     now: Now,
 ) -> ClusterMember {
     let own = node == group.node();
+    let leads = group.leadership().borrow().leads;
     let facts = member.facts;
     ClusterMember {
         node,
@@ -96,9 +123,13 @@ fn describe_member(
         peers: facts.peers,
         agents: facts.agents,
         api: facts.api,
-        reached: own || is_reached(group, &peer, now),
+        reached: own || is_reached(group, &peer, leads, now),
         heard_ms_ago: peer.heard.map(|heard| (now.boot - heard).0),
-        behind: if own { None } else { group.behind(node) },
+        behind: if own {
+            Some(group.progress().behind())
+        } else {
+            group.behind(node)
+        },
         clock_ahead_ms: peer.clock.map(|clock| clock.ahead.0),
         clock_unsure_ms: peer.clock.map(|clock| clock.unsure.0),
         clock_steady: peer.clock.map(|clock| clock.steady),
@@ -107,16 +138,19 @@ fn describe_member(
     }
 }
 
-fn is_reached(group: &Group, peer: &Peer, now: Now) -> bool {
-    let limit = in_millis(group.timers().election_max);
-    peer.heard.is_some_and(|heard| now.boot - heard <= limit)
-}
-
 /// Adds the machine at an address, and gives it a vote when it has everything.
 pub(crate) async fn add(group: &Group, address: &str) -> Result<u64, ClusterError> {
-    let met = group.meet(address).await?;
-    let node = met.node;
     let (members, mut voters) = group.members();
+    if let Some(own) = members.get(&group.node())
+        && own.facts.peers.is_empty()
+    {
+        return Err(ClusterError::NoAddress {
+            name: own.facts.name.clone(),
+            node: group.node(),
+        });
+    }
+    let met = group.meet(&with_port(address)).await?;
+    let node = met.node;
     match members.get(&node) {
         Some(known) if known.store != met.member.store => {
             return Err(ClusterError::NumberTaken { node });
@@ -135,6 +169,16 @@ pub(crate) async fn add(group: &Group, address: &str) -> Result<u64, ClusterErro
     Ok(node)
 }
 
+/// An address as a person gives it, with the port where control machines listen if none is named.
+fn with_port(address: &str) -> String {
+    let bare = address.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(ip) => SocketAddr::new(ip, PEERS_PORT).to_string(),
+        Err(_) if address.contains(':') => address.to_owned(),
+        Err(_) => format!("{address}:{PEERS_PORT}"),
+    }
+}
+
 /// Takes a machine out of the group for ever.
 pub(crate) async fn remove(group: &Group, node: u64) -> Result<u64, ClusterError> {
     let (members, mut voters) = group.members();
@@ -149,7 +193,7 @@ pub(crate) async fn remove(group: &Group, node: u64) -> Result<u64, ClusterError
         let now = read_now();
         let reached = voters.iter().filter(|&voter| {
             let peer = peers.get(voter);
-            *voter == group.node() || peer.is_some_and(|peer| is_reached(group, peer, now))
+            *voter == group.node() || peer.is_some_and(|peer| is_reached(group, peer, true, now))
         });
         let (reached, needed) = (reached.count(), voters.len() / 2 + 1);
         if reached < needed {
@@ -179,5 +223,25 @@ async fn change_voters(group: &Group, voters: BTreeSet<u64>) -> Result<(), Clust
             Ok(changed?)
         }
         Err(_) => Err(ClusterError::Late),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_a_port_is_the_one_of_control_machines() {
+        for (given, expected) in [
+            ("c2", "c2:7410"),
+            ("c2.example:7500", "c2.example:7500"),
+            ("10.0.0.2", "10.0.0.2:7410"),
+            ("10.0.0.2:7500", "10.0.0.2:7500"),
+            ("fd00::2", "[fd00::2]:7410"),
+            ("[fd00::2]", "[fd00::2]:7410"),
+            ("[fd00::2]:7500", "[fd00::2]:7500"),
+        ] {
+            assert_eq!(with_port(given), expected);
+        }
     }
 }

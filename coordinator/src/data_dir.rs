@@ -8,7 +8,7 @@
 //! | `snapshots/` | a copy of the ledger, for members that are far behind |
 //! | `reserve` | room on the disk, given up when it is full |
 //! | `api-token` | the secret that every request to the API must carry |
-//! | `api.json` | where the API listens, the token, and the authority to trust over TLS; there while it listens |
+//! | `api.json` | where the API listens, the token, and the authority to trust over TLS, here or elsewhere; there while it listens |
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, Write};
@@ -67,8 +67,7 @@ pub enum DataDirError {
 struct ApiFile<'a> {
     url: &'a str,
     token: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ca: Option<&'a Path>,
+    ca: &'a Path,
 }
 
 impl DataDir {
@@ -140,7 +139,7 @@ impl DataDir {
         &self,
         url: &str,
         token: &ApiToken,
-        ca: Option<&Path>,
+        ca: &Path,
     ) -> Result<(), DataDirError> {
         let file = ApiFile {
             url,
@@ -228,7 +227,8 @@ mod tests {
         let path = parent.path().join("deep/er");
         let dir = DataDir::open(&path).unwrap();
         let token = dir.token().unwrap();
-        dir.publish("http://127.0.0.1:1", &token, None).unwrap();
+        dir.publish("http://127.0.0.1:1", &token, Path::new("/ca.pem"))
+            .unwrap();
         assert_eq!(mode(&path), 0o700);
         for file in [LOCK_FILE, TOKEN_FILE, API_FILE] {
             assert_eq!(mode(&path.join(file)), 0o600, "{file}");

@@ -14,7 +14,7 @@ use coordinator_core::clock::Thresholds;
 use coordinator_core::clock::members::{MemberClock, Part, Reading};
 use coordinator_core::{Config, Core};
 use ledger::{SeenClock, Store, StoreError, WorkingSet};
-use protocol::api::LeaderAddress;
+use protocol::api::{ClusterStanding, LeaderAddress};
 use protocol::message::Incarnation;
 use protocol::{BootMs, Epoch, Lifetime, Rules, WallMs};
 use tokio::sync::watch;
@@ -25,6 +25,8 @@ use crate::clock::{in_millis, read_now};
 use crate::consensus::{Group, Leadership, PeerClock};
 use crate::engine::{Accession, Engine, Input, ReignId, Standing};
 use crate::exit::{self, LEDGER_FAILED};
+use crate::standing::{self, Stands};
+use crate::token::digest_of_machines;
 
 /// How long a quorum may take to confirm the lead before it is asked again.
 const CONFIRM_LIMIT: Duration = Duration::from_secs(1);
@@ -187,13 +189,18 @@ pub(crate) struct Lead {
     /// Gone once the group is stopped.
     group: Weak<Group>,
     engine: Engine,
+    stands: watch::Receiver<Stands>,
 }
 
 impl Lead {
+    /// From then on it is looked at how this machine stands, in a task of its own.
     pub(crate) fn new(group: &Arc<Group>, engine: Engine) -> Lead {
+        let (say, stands) = watch::channel(standing::at_first(group));
+        tokio::spawn(standing::watch(Arc::downgrade(group), say));
         Lead {
             group: Arc::downgrade(group),
             engine,
+            stands,
         }
     }
 
@@ -215,20 +222,29 @@ impl Lead {
         confirmed && took < in_millis(limit) && self.engine.standing() == standing
     }
 
-    /// Waits until this coordinator acts (`true`) or knows another that leads; `None` where its
-    /// thread or its group has ended first.
-    pub(crate) async fn settled(&self) -> Option<bool> {
-        let group = self.group.upgrade()?;
-        let (mut leadership, node) = (group.leadership(), group.node());
-        drop(group);
+    /// Waits until this coordinator acts, or is found to be one that does not; `limit` is for one that
+    /// finds nobody. `None` where its thread or its group has ended first.
+    pub(crate) async fn settled(&self, limit: Duration) -> Option<ClusterStanding> {
+        let mut stands = self.stands.clone();
         let mut post = self.engine.post();
         let acts = |standing| matches!(standing, Standing::Reigning { .. });
+        let settles = |standing| match standing {
+            // It is about to act.
+            ClusterStanding::Leads | ClusterStanding::CutOff | ClusterStanding::Searches => false,
+            ClusterStanding::Follows | ClusterStanding::Waits | ClusterStanding::Removed => true,
+        };
         tokio::select! {
-            acts = post.wait_for(|post| acts(post.standing)) => acts.ok().map(|_| true),
-            other = leadership.wait_for(|now| now.leader.is_some_and(|leader| leader != node)) => {
-                other.ok().map(|_| false)
+            acts = post.wait_for(|post| acts(post.standing)) => acts.ok().map(|_| ClusterStanding::Leads),
+            other = stands.wait_for(|stands| settles(stands.standing)) => {
+                other.ok().map(|stands| stands.standing)
             }
+            () = sleep(limit) => Some(self.stands().standing),
         }
+    }
+
+    /// How this machine takes part in its group.
+    pub(crate) fn stands(&self) -> Stands {
+        *self.stands.borrow()
     }
 
     /// Whether there is a reign that has begun. What is asked of its core is answered, though it
@@ -240,21 +256,30 @@ impl Lead {
         )
     }
 
-    /// Whether this node follows one that leads.
-    pub(crate) fn follows(&self) -> bool {
-        self.leader().is_some_and(|(_, leads)| !leads)
-    }
-
-    /// Where the coordinator is that leads, if this one knows it and does not lead itself.
+    /// Where the coordinator is that leads, if this one hears it and does not lead itself.
     pub(crate) fn address(&self) -> Option<LeaderAddress> {
         let group = self.group.upgrade()?;
-        let (leader, leads) = self.leader()?;
+        let leader = group.leadership().borrow().leader?;
+        let hears = self.stands().standing == ClusterStanding::Follows;
         let (mut members, _) = group.members();
         let facts = members.remove(&leader)?.facts;
-        (!leads && facts.role == Role::Coordinator).then_some(LeaderAddress {
+        (hears && facts.role == Role::Coordinator).then_some(LeaderAddress {
             name: facts.name,
             api: facts.api,
         })
+    }
+
+    /// Whether it is the own token of another coordinator of the group, or of this one.
+    pub(crate) fn is_of_a_member(&self, offered: &[u8]) -> bool {
+        let (Some(digest), Some(group)) = (digest_of_machines(offered), self.group.upgrade())
+        else {
+            return false;
+        };
+        let (members, _) = group.members();
+        let mut coordinators = members
+            .values()
+            .filter(|member| member.facts.role == Role::Coordinator);
+        coordinators.any(|member| member.facts.token == digest)
     }
 
     /// The group, until it is stopped.
@@ -268,12 +293,5 @@ impl Lead {
             Standing::Reigning { epoch, since, .. } => Some((epoch, since)),
             _ => None,
         }
-    }
-
-    /// Which node leads as far as this one knows, and whether it is this one.
-    fn leader(&self) -> Option<(u64, bool)> {
-        let group = self.group.upgrade()?;
-        let leader = group.leadership().borrow().leader?;
-        Some((leader, leader == group.node()))
     }
 }

@@ -43,6 +43,7 @@ mod quorum;
 mod renewal;
 mod roster;
 mod run;
+mod standing;
 mod token;
 mod witness;
 

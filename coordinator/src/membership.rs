@@ -7,7 +7,8 @@ use transport::Identity;
 
 use crate::authority::Authority;
 use crate::consensus::{Begin, Facts, GroupOptions, PeersAt, Timers};
-use crate::data_dir::{DataDir, DataDirError};
+use crate::data_dir::DataDir;
+use crate::run::CoordinatorError;
 
 /// Number of a machine whose certificate states none: it is alone.
 const ONLY_NODE: u64 = 1;
@@ -17,8 +18,8 @@ const ONLY_NODE: u64 = 1;
 pub struct Membership {
     /// UDP address where the other members reach it; without, it stays alone.
     pub peers_addr: Option<SocketAddr>,
-    /// Host name or address under which others reach this machine. Without, the addresses it listens
-    /// on count, as far as they name a machine.
+    /// Host name or address under which others reach this machine. Without, each address that it
+    /// listens on counts where it names a machine, and `peers_addr` where another does not.
     pub advertise: Option<String>,
     /// Wait with an empty data directory until it is added to a group, instead of beginning one.
     pub join: bool,
@@ -29,6 +30,8 @@ pub struct Membership {
 pub(crate) struct Reached {
     pub(crate) agents: Option<SocketAddr>,
     pub(crate) api: Option<SocketAddr>,
+    /// Of the token that lets in there.
+    pub(crate) token: Option<String>,
 }
 
 /// Whether the API is spoken in the clear where it listens: on loopback, where only this machine
@@ -55,7 +58,13 @@ impl Membership {
         identity: &Identity,
         authority: Option<Authority>,
         reached: Reached,
-    ) -> Result<GroupOptions, DataDirError> {
+    ) -> Result<GroupOptions, CoordinatorError> {
+        let peers = self.told(self.peers_addr);
+        if self.join && peers.is_empty() {
+            return Err(CoordinatorError::NoAddress {
+                name: identity.name().to_string(),
+            });
+        }
         let node = identity.node().unwrap_or(ONLY_NODE);
         let begin = if self.join { Begin::Join } else { Begin::Alone };
         let mut group = data.group(node, begin)?;
@@ -63,9 +72,10 @@ impl Membership {
         group.own = Facts {
             name: identity.name().name.to_string(),
             role: identity.name().role,
-            peers: self.told(self.peers_addr),
+            peers,
             agents: self.told(reached.agents),
             api: self.told_of_api(reached.api),
+            token: reached.token.unwrap_or_default(),
             speaks: group.own.speaks,
         };
         group.peers = match (self.peers_addr, identity.node()) {
@@ -97,37 +107,107 @@ impl Membership {
 
     /// `host:port` for others; empty where nobody has said by which name they reach this machine.
     fn told(&self, bound: Option<SocketAddr>) -> String {
-        match (bound, &self.advertise) {
-            (Some(bound), Some(host)) => format!("{host}:{}", bound.port()),
-            (Some(bound), None) if !bound.ip().is_unspecified() => bound.to_string(),
-            (None, _) | (Some(_), None) => String::new(),
+        let Some(bound) = bound else {
+            return String::new();
+        };
+        let names_a_machine = |address: &SocketAddr| !address.ip().is_unspecified();
+        match &self.advertise {
+            Some(host) => format!("{host}:{}", bound.port()),
+            None if names_a_machine(&bound) => bound.to_string(),
+            None => self
+                .peers_addr
+                .filter(names_a_machine)
+                .map_or_else(String::new, |peers| {
+                    SocketAddr::new(peers.ip(), bound.port()).to_string()
+                }),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use transport::Role;
+    use transport::ca::{self, CA_LIFETIME, CERTIFICATE_LIFETIME, Subject, Validity};
+
     use super::*;
+    use crate::clock::read_now;
+
+    #[test]
+    fn who_waits_to_be_added_says_where_it_is_reached() {
+        let directory = tempfile::tempdir().unwrap();
+        let lifetime = |lifetime| Validity {
+            now: read_now().wall,
+            lifetime,
+        };
+        let (ca, own) = (directory.path().join("ca"), directory.path().join("own"));
+        ca::create(&ca, &"lab".parse().unwrap(), lifetime(CA_LIFETIME)).unwrap();
+        let subject = Subject::new(Role::Witness, &"w".parse().unwrap()).node(3);
+        ca::issue(&ca, &subject, &own, lifetime(CERTIFICATE_LIFETIME)).unwrap();
+        let identity = Identity::load(&own).unwrap();
+        let data = DataDir::open(&directory.path().join("data")).unwrap();
+        for (listens, advertise, join, refused) in [
+            ("0.0.0.0:7410", None, true, true),
+            ("[::]:7410", None, true, true),
+            // Who begins a group may go on alone for ever.
+            ("0.0.0.0:7410", None, false, false),
+            ("0.0.0.0:7410", Some("w.example"), true, false),
+            ("10.0.0.3:7410", None, true, false),
+        ] {
+            let membership = Membership {
+                peers_addr: Some(listens.parse().unwrap()),
+                advertise: advertise.map(str::to_owned),
+                join,
+                ..Membership::alone()
+            };
+            let reached = Reached {
+                agents: None,
+                api: None,
+                token: None,
+            };
+            let begun = membership.group(&data, &identity, reached);
+            assert_eq!(begun.is_err(), refused, "{listens} {advertise:?} {join}");
+            if let Err(error) = begun {
+                let told = error.to_string();
+                assert!(told.contains("w.witness.lab.matins"), "{told}");
+                assert!(told.contains("--advertise"), "{told}");
+            }
+        }
+    }
 
     #[test]
     fn what_others_are_told() {
         let listens = |address: &str| Some(address.parse().unwrap());
-        for (bound, advertise, expected) in [
-            (None, Some("c1.example"), ""),
+        for (peers, bound, advertise, expected) in [
+            ("0.0.0.0:7410", None, Some("c1.example"), ""),
             (
-                listens("0.0.0.0:7410"),
+                "0.0.0.0:7410",
+                listens("0.0.0.0:7411"),
                 Some("c1.example"),
-                "c1.example:7410",
+                "c1.example:7411",
             ),
             (
-                listens("10.0.0.1:7410"),
+                "10.0.0.1:7410",
+                listens("10.0.0.1:7411"),
                 Some("c1.example"),
-                "c1.example:7410",
+                "c1.example:7411",
             ),
-            (listens("10.0.0.1:7410"), None, "10.0.0.1:7410"),
-            (listens("[::]:7410"), None, ""),
+            (
+                "10.0.0.1:7410",
+                listens("10.0.0.2:7411"),
+                None,
+                "10.0.0.2:7411",
+            ),
+            ("10.0.0.1:7410", listens("[::]:7411"), None, "10.0.0.1:7411"),
+            (
+                "[fd00::1]:7410",
+                listens("0.0.0.0:7411"),
+                None,
+                "[fd00::1]:7411",
+            ),
+            ("[::]:7410", listens("[::]:7410"), None, ""),
         ] {
             let membership = Membership {
+                peers_addr: Some(peers.parse().unwrap()),
                 advertise: advertise.map(str::to_owned),
                 ..Membership::alone()
             };

@@ -45,6 +45,9 @@ const FAREWELL_LIMIT: Duration = REQUEST_LIMIT;
 /// How long the last batch may take.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a coordinator looks for who leads before it says where it can be found all the same.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2);
+
 /// Everything a coordinator must be told.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -87,6 +90,10 @@ pub enum CoordinatorError {
         "the certificate of {name} is no witness's: issue one with `matins ca issue --role witness --node N`"
     )]
     NoWitness { name: String },
+    #[error(
+        "{name} waits to be added to a group, and nobody has said where others reach it: it listens on all of its addresses. Start it with `--advertise HOST`, its name or address for the others"
+    )]
+    NoAddress { name: String },
     #[error("taking part in the group")]
     Group(#[source] Box<GroupError>),
     #[error("listening for agents")]
@@ -154,6 +161,7 @@ pub async fn run_until(
     let reached = Reached {
         agents: Some(agents.local_addr()),
         api: Some(api_address),
+        token: Some(token.digest()),
     };
     let authority = Authority::beside(&options.identity_dir, &identity, options.certificate_life)?;
     let membership = &options.membership;
@@ -244,19 +252,18 @@ impl House {
         Ok(unpublished?)
     }
 
-    /// Says where it can be found once it acts or knows who does, and stays until it is asked to
-    /// stop or cannot go on.
+    /// Says where it can be found, which a program takes for a sign that it can be asked: once it acts,
+    /// or knows that it does not. Stays until it is asked to stop or cannot go on.
     async fn open_until(&mut self, stop: impl Future<Output = ()>) -> Result<(), CoordinatorError> {
         let lead = self.threads.lead.clone();
         let published = async {
-            if let Some(leads) = lead.settled().await {
+            if let Some(standing) = lead.settled(SETTLE_LIMIT).await {
                 let url = self.api_door.url();
-                let ca = self.api_door.ca.as_deref();
-                self.data.publish(&url, &self.token, ca)?;
+                self.data.publish(&url, &self.token, &self.api_door.ca)?;
                 tracing::info!(
                     api = url,
                     agents = %self.doors.agents.local_addr(),
-                    leads,
+                    ?standing,
                     "the coordinator is up"
                 );
             }
@@ -455,8 +462,8 @@ struct ApiDoor {
     address: SocketAddr,
     /// Where it is not spoken in the clear.
     https: Option<HttpsServer>,
-    /// Whom a client over TLS is to trust.
-    ca: Option<PathBuf>,
+    /// Whom a client over TLS is to trust, here or at another coordinator.
+    ca: PathBuf,
 }
 
 impl ApiDoor {
@@ -470,11 +477,7 @@ impl ApiDoor {
             .transpose()?;
         // Whoever reads it may stand in another directory.
         let ca = path::absolute(identity_dir.join(CA_FILE)).map_err(CoordinatorError::Place)?;
-        Ok(ApiDoor {
-            address,
-            ca: https.is_some().then_some(ca),
-            https,
-        })
+        Ok(ApiDoor { address, https, ca })
     }
 
     /// For programs on this machine.

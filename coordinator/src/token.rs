@@ -41,6 +41,11 @@ impl ApiToken {
         &self.0
     }
 
+    /// By which the other control machines know it.
+    pub(crate) fn digest(&self) -> String {
+        hex(&Sha256::digest(&self.0))
+    }
+
     /// Compares in a time that does not depend on how much of it is right.
     pub(crate) fn is(&self, offered: &[u8]) -> bool {
         let own = self.0.as_bytes();
@@ -75,6 +80,12 @@ impl Secret {
 pub(crate) fn digest_of(offered: &[u8]) -> Option<String> {
     let digits = offered.strip_prefix(MARK.as_bytes())?;
     is_hex(digits).then(|| hex(&Sha256::digest(offered)))
+}
+
+/// The digest by which another control machine's own token is known that was offered; `None` for what
+/// is none of its kind.
+pub(crate) fn digest_of_machines(offered: &[u8]) -> Option<String> {
+    is_hex(offered).then(|| hex(&Sha256::digest(offered)))
 }
 
 fn is_hex(text: &[u8]) -> bool {

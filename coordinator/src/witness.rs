@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
+use tokio::sync::watch;
 use transport::{Identity, Role};
 
 use crate::data_dir::DataDir;
@@ -12,6 +13,7 @@ use crate::member::Member;
 use crate::membership::{Membership, Reached};
 use crate::renewal;
 use crate::run::{CoordinatorError, asked_to_stop};
+use crate::standing;
 
 /// Everything a witness must be told.
 #[derive(Clone, Debug)]
@@ -36,6 +38,7 @@ pub async fn run_witness(options: WitnessOptions) -> Result<(), CoordinatorError
     let reached = Reached {
         agents: None,
         api: None,
+        token: None,
     };
     let membership = &options.membership;
     // The authority's key has no business with a witness.
@@ -45,6 +48,8 @@ pub async fn run_witness(options: WitnessOptions) -> Result<(), CoordinatorError
     let mut keeping = JoinSet::new();
     let of_group = Arc::downgrade(member.group());
     keeping.spawn(renewal::keep(identity, None, of_group, None));
+    let (say, _stands) = watch::channel(standing::at_first(member.group()));
+    tokio::spawn(standing::watch(Arc::downgrade(member.group()), say));
     tracing::info!(node, "the witness is up");
     let stop = asked_to_stop()?;
     let lived = tokio::select! {

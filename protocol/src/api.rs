@@ -454,6 +454,9 @@ pub struct Status {
     pub agents_ready: u64,
 }
 
+/// [`ErrorBody::kind`] of a coordinator that does not lead, and has not done what was asked.
+pub const NOT_LEADER: &str = "not_leader";
+
 /// Body of every answer that is not a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -44,9 +44,10 @@ Exit status:
 Environment:
   MATINS_DATA        data directory of the coordinator or of `matins dev`,
                      where --data is not given [default: ./.matins]
-  MATINS_URL, MATINS_TOKEN_FILE
-                     address of the coordinator's API and the file with its
-                     token, instead of a data directory
+  MATINS_API, MATINS_TOKEN_FILE
+                     addresses of coordinators' APIs, by commas, where --api is
+                     not given, and the file with the token, instead of a data
+                     directory
   MATINS_CA          the cluster's ca.pem, by which an https address is trusted
   NO_COLOR           no colours, set to anything; there are none anyway where
                      the output is no terminal

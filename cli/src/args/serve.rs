@@ -94,8 +94,8 @@ pub(crate) struct Control {
     /// Where the other control machines reach this one, UDP
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:7410")]
     pub(crate) peers_listen: SocketAddr,
-    /// Name or address of this machine for others; needed before another is added,
-    /// unless it listens on an address of its own
+    /// Name or address of this machine for others; needed in a group, unless
+    /// --peers-listen names an address of this machine, which is the default
     #[arg(long, value_name = "HOST")]
     pub(crate) advertise: Option<String>,
     /// How soon a lost leader is noticed; the same on all control machines

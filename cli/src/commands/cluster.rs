@@ -2,8 +2,8 @@
 
 use protocol::WallMs;
 use protocol::api::{
-    AddMemberRequest, Cluster as Seen, ClusterAnswer, ClusterMember, RemoveMemberRequest,
-    TransferRequest,
+    AddMemberRequest, Cluster as Seen, ClusterAnswer, ClusterMember, ClusterStanding,
+    RemoveMemberRequest, TransferRequest,
 };
 
 use crate::args::{Asking, Cluster};
@@ -67,7 +67,12 @@ fn change(
 
 /// What somebody must know who was woken up: who leads, whom to miss, and what to do.
 fn status(seen: &Seen, now: WallMs, room: Room) -> String {
-    let mut text = format!("{}\n\n", lead(seen, now));
+    let mut text = String::new();
+    for line in wrap_prose(&lead(seen, now), 80) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text.push('\n');
     let mut table = Table::new(&["NODE", "~NAME", "ROLE", "VOTE", "HEARD", "BEHIND", "CLOCK"]);
     for member in &seen.members {
         table.row(vec![
@@ -80,7 +85,9 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
             clock_of(seen, member),
         ]);
     }
-    text.push_str(&table.render_in(room));
+    if !seen.members.is_empty() {
+        text.push_str(&table.render_in(room));
+    }
     let Outlook { means, next } = outlook(seen);
     let troubles = seen.members.iter().filter_map(|member| {
         let trouble = member.trouble.as_ref()?;
@@ -102,28 +109,46 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
     text
 }
 
+/// By who is heard: that somebody has the lead by the last word that arrived says nothing of now.
 fn lead(seen: &Seen, now: WallMs) -> String {
-    let Some(leader) = seen.leader else {
-        return "Nobody leads: nothing fires and nothing is granted.".to_owned();
-    };
-    let members = &seen.members;
-    let name = members
-        .iter()
-        .find(|member| member.node == leader)
-        .map_or("?", |member| member.name.as_str());
-    let since = seen.since.map_or_else(String::new, |since| {
-        let lasted = clock::to_the_second(now) - clock::to_the_second(since);
-        format!(
-            ", for {lasted} (since {})",
-            clock::to_the_second(since).to_rfc3339()
-        )
-    });
-    let by = if leader == seen.node {
-        String::new()
-    } else {
-        format!(", as node {} sees it", seen.node)
-    };
-    format!("{name} (node {leader}) leads{since}{by}.")
+    let since = clock::to_the_second(seen.since);
+    let lasted = format!(
+        "for {} (since {})",
+        clock::to_the_second(now) - since,
+        since.to_rfc3339()
+    );
+    let own = named(seen, seen.node);
+    match (seen.standing, seen.leader) {
+        (ClusterStanding::Waits, _) => {
+            format!("Node {} is in no group yet, {lasted}.", seen.node)
+        }
+        (ClusterStanding::Removed, _) => {
+            format!("{own} is no member of its group any more, {lasted}.")
+        }
+        (_, Some(leader)) if leader == seen.node => format!("{own} leads, {lasted}."),
+        (_, Some(leader)) => format!(
+            "{} leads, as {own} sees it, which has followed {lasted}.",
+            named(seen, leader)
+        ),
+        (ClusterStanding::CutOff, None) => format!(
+            "Nobody can decide: {own} has the lead, and too few of the others hear it, {lasted}."
+        ),
+        (_, None) => {
+            let last = seen.last_leader.filter(|&last| last != seen.node);
+            let last = last.map_or_else(String::new, |last| {
+                format!(" {} led last.", named(seen, last))
+            });
+            format!("{own} hears nobody who leads, {lasted}.{last}")
+        }
+    }
+}
+
+fn named(seen: &Seen, node: u64) -> String {
+    let known = seen.members.iter().find(|member| member.node == node);
+    match known {
+        Some(member) if !member.name.is_empty() => format!("{} (node {node})", member.name),
+        _ => format!("node {node}"),
+    }
 }
 
 fn heard(seen: &Seen, member: &ClusterMember) -> String {
@@ -138,6 +163,8 @@ fn heard(seen: &Seen, member: &ClusterMember) -> String {
 fn behind(seen: &Seen, member: &ClusterMember) -> String {
     match member.behind {
         _ if Some(member.node) == seen.leader => "-".to_owned(),
+        // What others lack who were not heard is not known to be so any more.
+        _ if !member.reached || seen.standing == ClusterStanding::Removed => "?".to_owned(),
         Some(0) => "no".to_owned(),
         Some(entries) => entries.to_string(),
         None => "?".to_owned(),
@@ -162,54 +189,135 @@ struct Outlook {
 
 /// What the loss of one more machine would mean, and what to do about it.
 fn outlook(seen: &Seen) -> Outlook {
+    let told = |means: &str, next: String| Outlook {
+        means: means.to_owned(),
+        next: Some(next),
+    };
+    match seen.standing {
+        ClusterStanding::Waits if seen.reached_at.is_empty() => told(
+            "It waits to be added, and does not know where others reach it.",
+            "start it again with `--advertise HOST`, its name or address for the others".to_owned(),
+        ),
+        ClusterStanding::Waits => told(
+            "It waits to be added.",
+            format!(
+                "`matins cluster add {}`, where the coordinator runs that leads",
+                seen.reached_at
+            ),
+        ),
+        ClusterStanding::Removed => told(
+            "It decides nothing, and takes over for nobody. The others are shown as it knew them.",
+            "stop it and clear its data directory; to add the machine again, give it a \
+             certificate with a new number"
+                .to_owned(),
+        ),
+        _ if !seen.quorum => without_quorum(seen),
+        _ if seen.leader.is_none() => told(
+            "Enough of those that vote are heard: one of them is about to be elected.",
+            "look again in some seconds; where it stays so, ask the other coordinator".to_owned(),
+        ),
+        _ => with_quorum(seen),
+    }
+}
+
+/// Nothing that is asked of the group can be done, so nothing is named that would have to be.
+fn without_quorum(seen: &Seen) -> Outlook {
+    let voters: Vec<&ClusterMember> = seen.members.iter().filter(|m| m.votes).collect();
+    let needed = voters.len() / 2 + 1;
+    let (reached, lost): (Vec<&ClusterMember>, Vec<&ClusterMember>) =
+        voters.iter().partition(|member| member.reached);
+    let names = |members: &[&ClusterMember], word: &str| {
+        let names: Vec<&str> = members.iter().map(|it| it.name.as_str()).collect();
+        names.join(word)
+    };
+    let missing = needed.saturating_sub(reached.len()).max(1);
+    let start = match lost.len() {
+        all if all <= missing => format!("start {} again", names(&lost, " and ")),
+        _ if missing == 1 => format!(
+            "start {} again: one of them is enough",
+            names(&lost, " or ")
+        ),
+        _ => format!("start {missing} again of {}", names(&lost, ", ")),
+    };
+    Outlook {
+        means: format!(
+            "Nothing can be decided now: of {} voters {} heard from here ({}), and {needed} are \
+             needed. Nothing fires and nothing is granted; what runs goes on until its leases end.",
+            voters.len(),
+            match reached.len() {
+                1 => "1 is".to_owned(),
+                heard => format!("{heard} are"),
+            },
+            names(&reached, ", "),
+        ),
+        next: Some(format!(
+            "{start}, or see to the network between. `remove` cannot be decided either: where too \
+             many disks are gone for good, `matins backup --data DIR --to FILE` on a machine that \
+             is left, and then `matins restore`"
+        )),
+    }
+}
+
+fn with_quorum(seen: &Seen) -> Outlook {
     let voters: Vec<&ClusterMember> = seen.members.iter().filter(|m| m.votes).collect();
     let reached = voters.iter().filter(|member| member.reached).count();
     let needed = voters.len() / 2 + 1;
-    let lost = voters.iter().find(|member| !member.reached);
-    let bring_back = lost.map(|lost| {
+    let again = |lost: &ClusterMember| {
         format!(
             "start {} again; if it is gone for good, `matins cluster remove {}`, and \
              add a new machine under a new number",
             lost.name, lost.node
         )
-    });
+    };
+    let lost = voters.iter().find(|member| !member.reached);
+    let lost = lost.map(|lost| again(lost));
     let coming = seen.members.iter().find(|member| !member.votes);
-    let (means, next) = if seen.leader.is_none() || reached < needed {
-        let means = format!(
-            "{reached} of {} voters are reached from here, and {needed} are needed. What runs \
-             goes on until its leases end.",
-            voters.len()
-        );
-        (means, bring_back)
-    } else if let Some(coming) = coming {
+    let told = |means: &str, next: Option<String>| Outlook {
+        means: means.to_owned(),
+        next,
+    };
+    if let Some(coming) = coming.filter(|_| lost.is_none()) {
         let means = format!(
             "{} follows without a vote until it has caught up.",
             coming.name
         );
-        (
-            means,
-            Some(format!("`matins cluster add {}` once more", coming.peers)),
-        )
+        let next = if coming.reached {
+            format!("`matins cluster add {}` once more", coming.peers)
+        } else {
+            again(coming)
+        };
+        told(&means, Some(next))
     } else if voters.len() == 1 {
-        let means = "One machine holds everything: while it is down nothing fires, and with its \
-                     disk all is lost that no backup has.";
-        let next = "start `matins coordinator --join` on another machine, then `matins cluster \
-                    add HOST:7410`";
-        (means.to_owned(), Some(next.to_owned()))
-    } else if voters.len() == 2 {
-        let means = "Two voters need each other: while either is down nothing fires.";
-        let next = "start `matins witness` on a third machine, then `matins cluster add HOST:7410`";
-        (means.to_owned(), Some(next.to_owned()))
-    } else if reached == needed {
-        let means = "If one more machine is lost, nothing fires until one is back.";
-        (means.to_owned(), bring_back)
-    } else {
-        (
-            "Any one machine may be lost; the others go on.".to_owned(),
-            None,
+        told(
+            "One machine holds everything: while it is down nothing fires, and with its disk all is \
+             lost that no backup has.",
+            Some(
+                "start `matins coordinator --join` on another machine, then `matins cluster add \
+                 HOST:7410`"
+                    .to_owned(),
+            ),
         )
-    };
-    Outlook { means, next }
+    } else if voters.len() == 2 {
+        let third = if voters.iter().any(|voter| voter.role == "witness") {
+            "coordinator --join"
+        } else {
+            "witness"
+        };
+        let next = format!(
+            "start `matins {third}` on a third machine, then `matins cluster add HOST:7410`"
+        );
+        told(
+            "Two voters need each other: while either is down nothing fires.",
+            Some(next),
+        )
+    } else if reached == needed {
+        told(
+            "If one more machine is lost, nothing fires until one is back.",
+            lost,
+        )
+    } else {
+        told("Any one machine may be lost; the others go on.", lost)
+    }
 }
 
 #[cfg(test)]
@@ -236,38 +344,69 @@ mod tests {
         }
     }
 
+    /// As node 1 sees it, which leads wherever enough are heard.
     fn seen(members: Vec<ClusterMember>) -> Seen {
+        let voters = members.iter().filter(|member| member.votes);
+        let heard = voters.clone().filter(|member| member.reached).count();
+        let quorum = heard > voters.count() / 2;
         Seen {
             node: 1,
+            reached_at: "c1.example:7410".to_owned(),
+            standing: if quorum {
+                ClusterStanding::Leads
+            } else {
+                ClusterStanding::CutOff
+            },
+            since: WallMs(0),
+            quorum,
             term: 7,
-            leader: Some(1),
+            leader: quorum.then_some(1),
+            last_leader: Some(1),
             epoch: None,
-            since: Some(WallMs(0)),
             members,
             turned_away: Vec::new(),
         }
     }
 
+    fn check(seen: &Seen, lead: &str, means: &str, next: &str) {
+        let text = status(seen, WallMs(1000), Room::Columns80);
+        let told = outlook(seen);
+        assert!(super::lead(seen, WallMs(1000)).contains(lead), "{text}");
+        assert!(told.means.contains(means), "{text}");
+        assert!(told.next.unwrap_or_default().contains(next), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
     #[test]
     fn what_one_more_loss_means_is_said_with_the_next_command() {
-        for (members, leader, means, next) in [
+        for (members, means, next) in [
             (
                 vec![member(1, true, true)],
-                Some(1),
                 "One machine holds everything",
                 "--join",
             ),
             (
                 vec![member(1, true, true), member(2, true, true)],
-                Some(1),
                 "Two voters need each other",
                 "matins witness",
             ),
             (
+                vec![member(1, true, true), member(3, true, true)],
+                "Two voters need each other",
+                "matins coordinator --join",
+            ),
+            (
                 vec![member(1, true, true), member(2, true, false)],
-                Some(1),
                 "without a vote",
                 "matins cluster add c2.example:7410",
+            ),
+            // It could not be met there.
+            (
+                vec![member(1, true, true), member(2, false, false)],
+                "without a vote",
+                "start c2 again",
             ),
             (
                 vec![
@@ -275,7 +414,6 @@ mod tests {
                     member(2, true, true),
                     member(3, true, true),
                 ],
-                Some(1),
                 "Any one machine may be lost",
                 "",
             ),
@@ -285,31 +423,82 @@ mod tests {
                     member(2, false, true),
                     member(3, true, true),
                 ],
-                Some(1),
                 "If one more machine is lost",
                 "start c2 again",
             ),
+        ] {
+            check(&seen(members), "c1 (node 1) leads", means, next);
+        }
+    }
+
+    #[test]
+    fn without_a_quorum_nobody_leads_and_nothing_is_advised_that_would_be_refused() {
+        for (members, means, next) in [
             (
                 vec![
                     member(1, true, true),
                     member(2, false, true),
                     member(3, false, true),
                 ],
-                None,
-                "1 of 3 voters are reached",
-                "matins cluster remove 2",
+                "of 3 voters 1 is heard from here (c1), and 2 are needed",
+                "start c2 or c3 again: one of them is enough",
+            ),
+            (
+                vec![member(1, true, true), member(2, false, true)],
+                "of 2 voters 1 is heard from here (c1), and 2 are needed",
+                "start c2 again",
             ),
         ] {
-            let seen = Seen {
-                leader,
-                ..seen(members)
-            };
-            let told = outlook(&seen);
-            assert!(told.means.contains(means), "{}", told.means);
-            assert!(told.next.unwrap_or_default().contains(next));
-            for line in status(&seen, WallMs(1000), Room::Columns80).lines() {
-                assert!(line.chars().count() <= 80, "{line}");
-            }
+            let seen = seen(members);
+            check(&seen, "Nobody can decide: c1 (node 1)", means, next);
+            let next = outlook(&seen).next.unwrap();
+            assert!(!next.contains("matins cluster"), "{next}");
+            assert!(next.contains("matins restore"), "{next}");
+        }
+    }
+
+    #[test]
+    fn whoever_does_not_lead_says_how_it_stands_itself() {
+        let three = || {
+            vec![
+                member(1, true, true),
+                member(2, true, true),
+                member(3, true, true),
+            ]
+        };
+        let at = |standing, leader, members| Seen {
+            standing,
+            leader,
+            last_leader: Some(2),
+            ..seen(members)
+        };
+        for (seen, lead, means, next) in [
+            (
+                at(ClusterStanding::Follows, Some(2), three()),
+                "c2 (node 2) leads, as c1 (node 1) sees it, which has followed for 1s",
+                "Any one machine may be lost",
+                "",
+            ),
+            (
+                at(ClusterStanding::Searches, None, three()),
+                "c1 (node 1) hears nobody who leads, for 1s (since 1970-01-01T00:00:00Z). c2 (node 2) led last.",
+                "about to be elected",
+                "look again",
+            ),
+            (
+                at(ClusterStanding::Waits, None, Vec::new()),
+                "Node 1 is in no group yet",
+                "waits to be added",
+                "matins cluster add c1.example:7410",
+            ),
+            (
+                at(ClusterStanding::Removed, None, three()),
+                "c1 (node 1) is no member of its group any more",
+                "takes over for nobody",
+                "a certificate with a new number",
+            ),
+        ] {
+            check(&seen, lead, means, next);
         }
     }
 
@@ -326,6 +515,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("95 s ago"), "{text}");
-        assert!(text.contains("1234"), "{text}");
+        // What it lacked when it was last heard.
+        assert!(!text.contains("1234"), "{text}");
     }
 }

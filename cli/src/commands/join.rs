@@ -252,7 +252,11 @@ fn be_let_in(what: &str, joining: &Joining) -> Result<EnrolAnswer, Failure> {
     };
     let trusted = HttpsClient::pinned(&token.cluster, token.authority)
         .map_err(|error| Failure::of_error(what, &error, "use the whole text of the join token"))?;
-    let client = Client::new(&format!("https://{}", token.address), "", Some(trusted));
+    let client = Client::new(
+        vec![format!("https://{}", token.address)],
+        "",
+        Some(trusted),
+    );
     let answer: EnrolAnswer = client.post("/api/v1/enrol", &request)?;
     let issued = Issued {
         certificate: answer.certificate.clone(),

@@ -12,7 +12,7 @@ pub(crate) fn version(options: &Version) -> Result<(), Failure> {
     let output = options.asking.output;
     let asked = options.asking.target.find().and_then(|client| {
         let status: Status = client.get("/api/v1/status", &[])?;
-        Ok((client.url().to_owned(), status))
+        Ok((client.url(), status))
     });
     let page = match asked {
         Ok((url, status)) => {

@@ -85,7 +85,7 @@ fn apply_all(
         .map(|job| job.job.to_string())
         .collect();
     let up = Up {
-        url: client.url().to_owned(),
+        url: client.url(),
         jobs: manifests.len(),
         left_over,
     };

@@ -63,7 +63,7 @@ fn a_token_lets_in_over_tls_by_the_clusters_own_authority_alone() {
 
     let elsewhere = |arguments: &[&str], ca: Option<&str>| -> Said {
         let mut command = place.command(arguments);
-        command.env("MATINS_URL", &url);
+        command.env("MATINS_API", &url);
         command.env("MATINS_TOKEN_FILE", "ci.token");
         if let Some(ca) = ca {
             command.env("MATINS_CA", ca);

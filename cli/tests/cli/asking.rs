@@ -521,7 +521,7 @@ fn a_wrong_token_is_refused() {
     let api: Value = serde_json::from_str(&house.place.read(".matins/api.json")).unwrap();
     house.place.write("token", "0000");
     let mut command = house.place.command(&["get", "jobs"]);
-    command.env("MATINS_URL", api["url"].as_str().unwrap());
+    command.env("MATINS_API", api["url"].as_str().unwrap());
     command.env("MATINS_TOKEN_FILE", "token");
     let said: Said = command.output().unwrap().into();
     said.refused_with_remedy(1, &["token"]);

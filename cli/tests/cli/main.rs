@@ -7,6 +7,7 @@ mod access;
 mod asking;
 mod dev;
 mod import;
+mod leader;
 mod manifests;
 mod next;
 mod parts;

@@ -10,8 +10,8 @@ const TOO_FAST: &str = r#"{"kind":"throttled","what":"GET /x","why":"this client
 
 const AGAIN: &str = "429 Too Many Requests\r\nretry-after: 1";
 
-/// Takes one request and answers it; what was asked.
-fn serve(stream: TcpStream, head: &str, body: &str) -> String {
+/// Takes one request and answers it, or hangs up where the answer has no head; what was asked.
+pub(crate) fn serve(stream: TcpStream, head: &str, body: &str) -> String {
     let mut reader = BufReader::new(&stream);
     let mut lines = Vec::new();
     loop {
@@ -27,6 +27,9 @@ fn serve(stream: TcpStream, head: &str, body: &str) -> String {
         .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
     let mut sent = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut sent).unwrap();
+    if head.is_empty() {
+        return lines.swap_remove(0);
+    }
     write!(
         &stream,
         "HTTP/1.1 {head}\r\ncontent-type: application/json\r\nconnection: close\r\n\
@@ -53,7 +56,7 @@ fn ask(arguments: &[&str], answers: &[(&str, &str)]) -> (Said, Vec<String>) {
         });
         let said = place
             .command(arguments)
-            .env("MATINS_URL", url)
+            .env("MATINS_API", url)
             .env("MATINS_TOKEN_FILE", place.path("token"))
             .output()
             .unwrap();

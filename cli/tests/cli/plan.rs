@@ -190,7 +190,7 @@ fn a_plan_ends_as_an_apply_would() {
     // Nobody listens there.
     let said: Said = place
         .command(&["apply", "-f", "good.yaml", "--dry-run"])
-        .env("MATINS_URL", "http://127.0.0.1:9")
+        .env("MATINS_API", "http://127.0.0.1:9")
         .env("MATINS_TOKEN_FILE", place.path("token"))
         .output()
         .unwrap()

@@ -207,7 +207,7 @@ fn an_address_where_nobody_listens_is_status_3() {
     );
 
     let mut by_url = place.command(&["get", "runs"]);
-    by_url.env("MATINS_URL", format!("http://{free}"));
+    by_url.env("MATINS_API", format!("http://{free}"));
     let said: crate::place::Said = by_url.output().unwrap().into();
     said.refused_with_remedy(2, &["MATINS_TOKEN_FILE is not set"]);
     place.write("token", "secret\n");

@@ -1,9 +1,10 @@
 //! Who asks, and what they may.
 //!
 //! Two kinds of token let somebody in. The *machine's own* lies in the data directory of each
-//! control machine (`api-token`) and is never replicated: it is how whoever runs the machine gets in
-//! when nothing else is there yet, or any more. It may everything, and is nobody's in particular:
-//! what stands in the audit is the name that its bearer gives. All others are made by
+//! control machine (`api-token`) and never leaves it: it is how whoever runs the machine gets in when
+//! nothing else is there yet, or any more. The other coordinators know a digest of it while the machine
+//! is a member, so that a command given on a standby can go on to the one that leads. It may everything,
+//! and is nobody's in particular: what stands in the audit is the name that its bearer gives. All others are made by
 //! `matins token create` and live in the ledger, so every control machine knows them and their end;
 //! what stands in the audit is the token's own name, whatever its bearer says.
 //!

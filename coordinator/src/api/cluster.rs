@@ -22,7 +22,8 @@ use crate::exit::causes;
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Cluster>, ApiError> {
     let group = group(&api, "looking at the control group")?;
     let reign = api.lead.reign();
-    Ok(Json(cluster::describe(&group, reign, read_now())))
+    let stands = api.lead.stands();
+    Ok(Json(cluster::describe(&group, stands, reign, read_now())))
 }
 
 /// `POST /api/v1/cluster/add`

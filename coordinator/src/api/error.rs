@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use coordinator_core::RequestError;
 use ledger::Refusal;
 use protocol::Role;
-use protocol::api::ErrorBody;
+use protocol::api::{ErrorBody, NOT_LEADER};
 
 use crate::engine::AskError;
 
@@ -16,9 +16,6 @@ pub(crate) struct ApiError {
     /// Where it is known when to ask again.
     retry_after_s: Option<u64>,
 }
-
-/// Another coordinator answers.
-pub(super) const NOT_LEADER: &str = "not_leader";
 
 /// The words for programs, each with the statuses it comes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,13 +18,13 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ledger::RevokedToken;
-use protocol::api::ErrorBody;
+use protocol::api::{ErrorBody, NOT_LEADER};
 use tokio::time::timeout;
 use tracing::Instrument;
 
 use super::asker::Asker;
 use super::describe::{By, Open, Operation, Scope};
-use super::error::{ApiError, NOT_LEADER};
+use super::error::ApiError;
 use super::input::{JobPath, what};
 use super::listener::Peer;
 use super::rate::Rates;
@@ -197,11 +197,11 @@ impl Gate {
             Ok(offered) => offered,
             Err(why) => return refused(why.to_owned()),
         };
-        if self.token.is(offered) {
+        if self.token.is(offered) || self.lead.is_of_a_member(offered) {
             return Ok(Asker::local(source.into()));
         }
         let Some(secret) = digest_of(offered) else {
-            return refused("the token is not this coordinator's".to_owned());
+            return refused("the token is of no coordinator of this group".to_owned());
         };
         let read = move |reader: &ledger::Reader| reader.token_by_secret(&secret);
         let Some(token) = self.readers.read(what, read).await? else {

@@ -9,12 +9,17 @@ use axum::extract::State;
 use coordinator_core::clock::Verdict;
 use coordinator_core::{Core, RequestError};
 use nix::sys::statvfs::{FsFlags, statvfs};
+use protocol::api::ClusterStanding;
 use protocol::{DurationMs, Now};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Api;
 use super::error::ApiError;
+use crate::standing::Stands;
+
+/// A standby that has not had everything for so long would take over late.
+const BEHIND_LIMIT: DurationMs = DurationMs::from_secs(5);
 
 /// A batch of the ledger that takes longer than this is no ordinary one.
 const WRITING_LIMIT: DurationMs = DurationMs(2_000);
@@ -39,18 +44,18 @@ pub(super) async fn health(State(api): State<Api>) -> Result<Json<Health>, ApiEr
     Ok(Json(OK))
 }
 
-/// `GET /readyz`: whether it fires and grants, or could if it came to lead: it leads or follows who
-/// does, its clock is believed, and its ledger can be written. What is missing is said.
+/// `GET /readyz`: whether it fires and grants, or could if it came to lead: it leads, or follows who
+/// does and has all that was committed some seconds ago, its clock is believed, and its ledger can be
+/// written. What is missing is said.
 pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
     let what = "asking whether the coordinator is ready";
-    let follows = api.lead.follows();
-    let asked = api.engine.ask_either(move |core, now| match core {
-        Some(core) => missing_of(core, now),
-        None if follows => (now, Vec::new()),
-        None => (now, vec!["it follows nobody who leads".to_owned()]),
-    });
+    let asked = api
+        .engine
+        .ask_either(|core, now| (now, core.map(|core| missing_of(core, now))));
     let asked = asked.await;
-    let (now, mut missing) = asked.map_err(|error| ApiError::asking(what, &error))?;
+    let (now, of_core) = asked.map_err(|error| ApiError::asking(what, &error))?;
+    let mut missing = of_core.unwrap_or_default();
+    missing.extend(missing_of_standing(api.lead.stands(), now));
     missing.extend(missing_of_ledger(&api, now));
     if missing.is_empty() {
         return Ok(Json(OK));
@@ -72,7 +77,32 @@ pub(super) async fn leader(State(api): State<Api>) -> Result<Json<Health>, ApiEr
     Err(ApiError::not_leader(what, "this coordinator does not lead"))
 }
 
-fn missing_of(core: &Core, now: Now) -> (Now, Vec<String>) {
+/// Of a place in the group from which it could not take over.
+fn missing_of_standing(stands: Stands, now: Now) -> Option<String> {
+    let missing = match stands.standing {
+        ClusterStanding::Leads => return None,
+        ClusterStanding::Follows => {
+            let behind_for = now.boot - stands.caught_up;
+            if behind_for <= BEHIND_LIMIT {
+                return None;
+            }
+            return Some(format!(
+                "it has been behind who leads for {behind_for}, and catches up"
+            ));
+        }
+        ClusterStanding::CutOff => "it is heard by too few of those that vote",
+        ClusterStanding::Searches => "it hears nobody who leads",
+        ClusterStanding::Waits => {
+            "it is no member of a group yet, and waits to be added (`matins cluster add`)"
+        }
+        ClusterStanding::Removed => {
+            "it was removed from its group: stop it and clear its data directory"
+        }
+    };
+    Some(missing.to_owned())
+}
+
+fn missing_of(core: &Core, now: Now) -> Vec<String> {
     let mut missing = Vec::new();
     if core.epoch().is_none() {
         missing.push(RequestError::NotLeading.to_string());
@@ -80,7 +110,7 @@ fn missing_of(core: &Core, now: Now) -> (Now, Vec<String>) {
     if let Verdict::Held(doubt) = core.clock_verdict(now) {
         missing.push(RequestError::ClockHeld(doubt).to_string());
     }
-    (now, missing)
+    missing
 }
 
 fn missing_of_ledger(api: &Api, now: Now) -> Vec<String> {
@@ -108,4 +138,38 @@ fn missing_of_ledger(api: &Api, now: Now) -> Vec<String> {
         Err(error) => missing.push(format!("looking at {}: {error}", directory.display())),
     }
     missing
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{BootMs, WallMs};
+
+    use super::*;
+
+    #[test]
+    fn whoever_could_not_take_over_is_not_ready() {
+        let now = Now {
+            wall: WallMs(0),
+            boot: BootMs(100_000),
+        };
+        for (standing, caught_up, missing) in [
+            (ClusterStanding::Leads, 0, None),
+            (ClusterStanding::Follows, 95_000, None),
+            (ClusterStanding::Follows, 94_999, Some("behind who leads")),
+            (ClusterStanding::CutOff, 100_000, Some("too few")),
+            (ClusterStanding::Searches, 100_000, Some("nobody who leads")),
+            (ClusterStanding::Waits, 100_000, Some("matins cluster add")),
+            (ClusterStanding::Removed, 100_000, Some("removed")),
+        ] {
+            let stands = Stands {
+                standing,
+                since: WallMs(0),
+                caught_up: BootMs(caught_up),
+                last_leader: None,
+            };
+            let told = missing_of_standing(stands, now);
+            assert_eq!(told.is_some(), missing.is_some(), "{standing:?}");
+            assert!(told.unwrap_or_default().contains(missing.unwrap_or("")));
+        }
+    }
 }

@@ -200,6 +200,7 @@ mod tests {
                     peers: format!("c{node}.example:7410"),
                     agents: format!("c{node}.example:7411"),
                     api: format!("https://c{node}.example:7412"),
+                    token: String::new(),
                     speaks: 7,
                 };
                 let store = StoreId::draw().unwrap();

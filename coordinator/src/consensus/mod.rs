@@ -87,6 +87,20 @@ pub struct Leadership {
     pub term: u64,
 }
 
+/// How far this node has come, in indexes of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last that a quorum has, as whoever leads said last.
+    pub committed: u64,
+    pub applied: u64,
+}
+
+impl Progress {
+    pub fn behind(self) -> u64 {
+        self.committed.saturating_sub(self.applied)
+    }
+}
+
 /// No quorum has answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no quorum has confirmed that this node leads")]
@@ -204,6 +218,31 @@ impl Group {
     pub fn strangers(&self) -> Vec<Stranger> {
         let network = self.network.as_ref();
         network.map(Network::strangers).unwrap_or_default()
+    }
+
+    /// Whether this node was a member and is none any more: by the log, as far as it was sent that, or
+    /// by the word of another member.
+    pub fn is_removed(&self) -> bool {
+        let (members, _) = self.members();
+        let told = self.network.as_ref().and_then(Network::removed_by);
+        !members.is_empty() && (told.is_some() || !members.contains_key(&self.node))
+    }
+
+    /// Where the others are told to reach this node; empty where nobody has said it.
+    pub fn reached_at(&self) -> &str {
+        let network = self.network.as_ref();
+        network.map_or("", |network| &network.facts().peers)
+    }
+
+    /// How many entries are known to be committed, and how many of them this node has applied.
+    pub fn progress(&self) -> Progress {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let index = |at: &Option<types::EntryId>| at.as_ref().map_or(0, |at| at.index);
+        Progress {
+            committed: index(&metrics.cluster_committed),
+            applied: index(&metrics.last_applied),
+        }
     }
 
     /// The newest commands that every member knows, by [`ledger::COMMANDS_VERSION`]; a newer one is

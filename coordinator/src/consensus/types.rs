@@ -118,6 +118,9 @@ pub struct Facts {
     pub agents: String,
     /// The address of its API, as people and programs write it; empty for a witness.
     pub api: String,
+    /// Digest of the token of its own that lets whoever runs it in at the others too; empty for a
+    /// witness.
+    pub token: String,
     /// The newest commands that its program knows, by [`ledger::COMMANDS_VERSION`].
     pub speaks: u32,
 }
@@ -131,6 +134,7 @@ impl Default for Facts {
             peers: String::new(),
             agents: String::new(),
             api: String::new(),
+            token: String::new(),
             speaks: 1,
         }
     }

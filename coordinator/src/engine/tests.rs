@@ -49,7 +49,7 @@ impl Bed {
         let scheduler = Scheduler::new(inbox, committer, quorum, roster, metrics);
         let following = runtime.spawn(lead::follow(Arc::clone(group), engine.clone(), about()));
         Bed {
-            lead: Lead::new(group, engine.clone()),
+            lead: runtime.block_on(async { Lead::new(group, engine.clone()) }),
             following,
             threads: [thread::spawn(write), thread::spawn(move || scheduler.run())],
             engine,

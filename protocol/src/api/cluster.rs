@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{IdOrNull, Rfc3339OrNull};
+use super::text::{IdOrNull, Rfc3339};
 use crate::Epoch;
 use crate::time::WallMs;
 
@@ -12,17 +12,45 @@ use crate::time::WallMs;
 pub struct Cluster {
     /// The machine that answers.
     pub node: u64,
+    /// Where the other control machines are told to reach it; empty where nobody has said it.
+    pub reached_at: String,
+    /// How it takes part, and since when by its clock.
+    pub standing: ClusterStanding,
+    #[serde(with = "Rfc3339")]
+    pub since: WallMs,
+    /// Whether it hears enough of those that vote for anything to be decided.
+    pub quorum: bool,
     pub term: u64,
-    /// The node that leads; none where nobody does, or it is not known.
+    /// The node that leads, while it is heard by enough of those that vote or, where another machine
+    /// answers, by that one; none where nobody does, or it is not known.
     pub leader: Option<u64>,
-    /// Of the reign in force, where the machine that answers reigns; and since when by its clock.
+    /// Who led last, as far as it knows.
+    pub last_leader: Option<u64>,
+    /// Of the reign in force, where the machine that answers reigns.
     #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
-    #[serde(with = "Rfc3339OrNull")]
-    pub since: Option<WallMs>,
     pub members: Vec<ClusterMember>,
     /// Machines that are no members and were turned away of late.
     pub turned_away: Vec<TurnedAway>,
+}
+
+/// How a control machine takes part in the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum ClusterStanding {
+    /// It has the lead.
+    Leads,
+    /// It has the lead, and too few of those that vote hear it: it can do nothing.
+    CutOff,
+    /// It hears the one that leads.
+    Follows,
+    /// It hears nobody that leads.
+    Searches,
+    /// It has never been a member, and waits to be added.
+    Waits,
+    /// It is a member no longer.
+    Removed,
 }
 
 /// A member of the control group.
@@ -39,11 +67,12 @@ pub struct ClusterMember {
     pub peers: String,
     pub agents: String,
     pub api: String,
-    /// Whether the machine that answers has heard it within the longest election time-out.
+    /// Whether the machine that answers has heard it of late: the one that leads within the longest
+    /// election time-out, and another within some seconds.
     pub reached: bool,
     /// How long ago that was; none for itself, and where it was never heard.
     pub heard_ms_ago: Option<i64>,
-    /// Entries of the log that it lacks; known to the leader only.
+    /// Entries of the log that it lacks; each knows it of itself, and the leader of all.
     pub behind: Option<u64>,
     /// By how much its clock is ahead, give or take so much, and whether it has stood still.
     pub clock_ahead_ms: Option<i64>,

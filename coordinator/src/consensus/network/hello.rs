@@ -79,6 +79,8 @@ pub(super) struct Met {
     pub(super) store: StoreId,
     pub(super) facts: Facts,
     pub(super) knows_us: Knows,
+    /// Which membership it knows us by.
+    pub(super) members_at: Option<u64>,
 }
 
 pub(super) fn judge(
@@ -148,6 +150,7 @@ pub(super) fn judge(
         store,
         facts,
         knows_us: hello.knows_you,
+        members_at: hello.members_at,
     })
 }
 
@@ -193,6 +196,7 @@ mod tests {
             node: case.said,
             store: case.store.to_owned(),
             knows_you: case.knows_you,
+            members_at: None,
             facts: Facts {
                 name: "somebody".to_owned(),
                 ..Facts::default()

@@ -229,7 +229,7 @@ impl Network {
         let (met, connection, _streams) =
             dialed.map_err(|error| refused(crate::exit::causes(&error)))?;
         connection.close("that was all");
-        let mut facts = met.facts;
+        let facts = met.facts;
         if met.knows_us == wire::Knows::Others {
             let why = format!(
                 "{} (node {}) is a member of another group: clear its data directory first, if it is to join this one",
@@ -245,8 +245,14 @@ impl Network {
             return Err(refused(why));
         }
         if facts.peers.is_empty() {
-            // It has not been told its own address, and here is one where it answers.
-            address.clone_into(&mut facts.peers);
+            let why = format!(
+                "{} (node {}) does not say where it is reached: it listens on all of its addresses. Start it with `--advertise HOST`, its name or address for the others",
+                facts.name, met.node
+            );
+            return Err(refused(why));
+        }
+        if facts.peers != address {
+            self.meet_where_it_says(ends, &facts, met.node).await?;
         }
         Ok(Candidate {
             node: met.node,
@@ -272,8 +278,38 @@ impl Network {
         Err(failed)
     }
 
+    /// The others will look for it where it says that it is reached, and not where it was found.
+    async fn meet_where_it_says(
+        &self,
+        ends: &Ends,
+        facts: &Facts,
+        node: u64,
+    ) -> Result<(), MeetError> {
+        let dialed = link::dial(&self.table, &ends.dialer, &facts.peers, Some(node)).await;
+        let (_, connection, _streams) = dialed.map_err(|error| {
+            let why = crate::exit::causes(&error);
+            MeetError {
+                address: facts.peers.clone(),
+                why: format!(
+                    "{} (node {node}) says that it is reached there, and it is not: {why}. Start it with another `--advertise`",
+                    facts.name
+                ),
+            }
+        })?;
+        connection.close("that was all");
+        Ok(())
+    }
+
     pub(super) fn peers(&self) -> BTreeMap<u64, Peer> {
         self.table.peers()
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        self.table.facts()
+    }
+
+    pub(super) fn removed_by(&self) -> Option<u64> {
+        self.table.removed_by()
     }
 
     pub(super) fn strangers(&self) -> Vec<Stranger> {
@@ -293,12 +329,15 @@ impl Network {
 async fn follow_members(network: Network, raft: Raft<Types, State>) {
     let mut metrics = raft.server_metrics();
     loop {
-        let members: BTreeMap<u64, Member> = {
+        let (members, at) = {
             let metrics = metrics.borrow_watched();
-            let nodes = metrics.membership_config.nodes();
-            nodes.map(|(node, it)| (*node, it.clone())).collect()
+            let membership = &metrics.membership_config;
+            let nodes = membership.nodes();
+            let nodes = nodes.map(|(node, it)| (*node, it.clone()));
+            let at = membership.log_id().as_ref().map(|at| at.index);
+            (nodes.collect(), at)
         };
-        network.table.set_members(members);
+        network.table.set_members(members, at);
         for node in network.table.others() {
             network.link(node);
         }

@@ -126,12 +126,14 @@ async fn serve(incoming: Incoming, answers: Answers) {
             answers.table.met(&met);
             tracing::debug!(node = met.node, %address, "a member has connected");
             let (sender, receiver) = streams;
-            tokio::select! {
-                () = answer_all(met.node, sender, receiver, &answers) => {}
-                () = take_streams(met.node, &name, &connection, &answers) => {}
-                _ = connection.closed() => {}
-            }
-            connection.close("it is not served any more");
+            let over = tokio::select! {
+                () = answer_all(met.node, sender, receiver, &answers) => "it is not served any more",
+                () = take_streams(met.node, &name, &connection, &answers) => "it is not served any more",
+                // It dials again, and is told so in the first words, as one program to another.
+                () = answers.table.removed(met.node) => "it was removed from the group",
+                _ = connection.closed() => "it is closed",
+            };
+            connection.close(over);
         }
         Err(error) => {
             let why = causes(&error);

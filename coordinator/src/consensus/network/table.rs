@@ -50,7 +50,7 @@ pub(super) struct Table {
     /// Known once the files are open, which is before anybody is spoken to.
     store: OnceLock<StoreId>,
     inner: Mutex<Inner>,
-    /// Raised when somebody says something new of itself.
+    /// Raised when somebody says something new of itself, and when the members change.
     news: watch::Sender<()>,
 }
 
@@ -58,6 +58,11 @@ pub(super) struct Table {
 struct Inner {
     own_clock: OwnClock,
     members: BTreeMap<u64, Member>,
+    /// The entry of the log in which they stand.
+    members_at: Option<u64>,
+    /// Who says that this machine is no member any more, by a membership newer than the one here:
+    /// whoever is removed is sent no entry that would tell it.
+    removed_by: Option<u64>,
     peers: BTreeMap<u64, Known>,
     strangers: BTreeMap<String, Stranger>,
 }
@@ -107,6 +112,7 @@ impl Table {
             node: self.node,
             store: store.to_string(),
             knows_you,
+            members_at: inner.members_at,
             facts: self.facts.clone(),
         }
     }
@@ -142,11 +148,38 @@ impl Table {
         inner.members.entry(node).or_insert_with(|| member.clone());
     }
 
-    /// The members are these now. Who is none any more is not spoken to.
-    pub(super) fn set_members(&self, members: BTreeMap<u64, Member>) {
+    /// The members are these now, by this entry. Who is none any more is not spoken to.
+    pub(super) fn set_members(&self, members: BTreeMap<u64, Member>, at: Option<u64>) {
         let mut inner = self.inner();
         inner.peers.retain(|node, _| members.contains_key(node));
+        if inner.members_at < at {
+            inner.removed_by = None;
+        }
         inner.members = members;
+        inner.members_at = at;
+        drop(inner);
+        self.news.send_replace(());
+    }
+
+    /// Ready when a node is a member no longer that was one at some time from now on.
+    pub(super) async fn removed(&self, node: u64) {
+        let mut news = self.news();
+        let mut was_member = false;
+        loop {
+            news.borrow_and_update();
+            let is_member = self.member(node).is_some();
+            if was_member && !is_member {
+                return;
+            }
+            was_member = is_member;
+            news.changed()
+                .await
+                .expect("the table itself has the sender");
+        }
+    }
+
+    pub(super) fn removed_by(&self) -> Option<u64> {
+        self.inner().removed_by
     }
 
     /// Nodes that are to be connected to.
@@ -166,6 +199,12 @@ impl Table {
     /// A machine was found to be a member, or to become one.
     pub(super) fn met(&self, met: &Met) {
         let mut inner = self.inner();
+        if inner.members_at < met.members_at {
+            inner.removed_by = match met.knows_us {
+                Knows::Others if inner.members.contains_key(&self.node) => Some(met.node),
+                Knows::Others | Knows::Nobody | Knows::You => None,
+            };
+        }
         let known = inner.peers.entry(met.node).or_default();
         known.peer.heard = Some(read_now().boot);
         known.peer.facts = Some(met.facts.clone());
@@ -260,6 +299,10 @@ impl Table {
             (*node, peer)
         });
         others.collect()
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     pub(super) fn strangers(&self) -> Vec<Stranger> {

@@ -32,6 +32,9 @@ pub(super) struct Hello {
     pub(super) node: u64,
     pub(super) store: String,
     pub(super) knows_you: Knows,
+    /// Entry of the log that `knows_you` is judged by: the sender's membership.
+    #[serde(default)]
+    pub(super) members_at: Option<u64>,
     pub(super) facts: Facts,
 }
 

@@ -121,6 +121,7 @@ impl House {
             peers: self.reached_at(node),
             agents: format!("{name}.example:7411"),
             api: format!("https://{name}.example:7412"),
+            token: String::new(),
             speaks: ledger::COMMANDS_VERSION,
         };
         options.peers = Some(PeersAt {
@@ -381,6 +382,56 @@ async fn machines_that_do_not_belong_are_not_spoken_to() {
     let error = Group::start(options).await.err().unwrap().to_string();
     assert!(error.contains("`matins ca issue --node N`"), "{error}");
     other.stop_all().await;
+    house.stop_all().await;
+}
+
+/// The log tells it only as far as the last entry was on its way already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_was_removed_is_told_by_the_others() {
+    let mut house = House::of_three(&[]).await;
+    for group in house.groups.values() {
+        assert!(!group.is_removed());
+    }
+    house.groups[&1]
+        .set_voters(BTreeSet::from([1, 2]))
+        .await
+        .unwrap();
+    let told = async |house: &House| {
+        until("the third was told", async || house.groups[&3].is_removed()).await;
+    };
+    told(&house).await;
+    house.stop(3).await;
+    house.start(3, Begin::Join).await;
+    told(&house).await;
+    for node in [1, 2] {
+        assert!(!house.groups[&node].is_removed());
+    }
+    house.stop_all().await;
+}
+
+/// The others would look for it where nobody is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_cannot_be_found_again_is_not_added() {
+    let mut house = House::new();
+    house.start(1, Begin::Alone).await;
+    leads(&house.groups[&1]).await;
+    for (says, why) in [
+        (String::new(), "does not say where it is reached"),
+        (
+            house.reached_at(1),
+            "says that it is reached there, and it is not",
+        ),
+    ] {
+        let mut options = house.options(2, Begin::Join);
+        options.own.peers = says;
+        house.groups.insert(2, Group::start(options).await.unwrap());
+        let address = house.reached_at(2);
+        let error = house.why_not(1, &address).await;
+        assert!(error.contains(why), "{error}");
+        assert!(error.contains("c2 (node 2)"), "{error}");
+        assert!(error.contains("--advertise"), "{error}");
+        house.stop(2).await;
+    }
     house.stop_all().await;
 }
 
