@@ -13,15 +13,13 @@ use protocol::{Epoch, Now, WallMs};
 use tokio::time::timeout;
 
 use crate::clock::read_now;
-use crate::consensus::{ChangeError, Group, MeetError, Member, Peer};
+use crate::consensus::{Candidate, ChangeError, Group, MeetError, Member, Peer};
 use crate::exit::causes;
+use crate::members::short;
 use crate::standing::{self, Stands, is_reached};
 
 /// Where control machines listen for each other unless they are told otherwise.
 const PEERS_PORT: u16 = 7410;
-
-/// How long a machine may take to catch up while whoever adds it waits.
-const CATCH_UP_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a quorum may take to agree to a change.
 const CHANGE_LIMIT: Duration = Duration::from_secs(5);
@@ -67,6 +65,7 @@ pub(crate) fn describe(
     group: &Group,
     stands: Stands,
     reign: Option<(Epoch, WallMs)>,
+    address_trouble: Option<String>,
     now: Now,
 ) -> Cluster {
     let leadership = *group.leadership().borrow();
@@ -100,6 +99,7 @@ pub(crate) fn describe(
         last_leader: stands.last_leader,
         epoch: reign.map(|(epoch, _)| epoch),
         members: members.collect(),
+        address_trouble,
         turned_away: turned_away.collect(),
     }
 }
@@ -134,13 +134,21 @@ fn describe_member(
         clock_unsure_ms: peer.clock.map(|clock| clock.unsure.0),
         clock_steady: peer.clock.map(|clock| clock.steady),
         speaks: facts.speaks,
+        spare_bytes: if own {
+            short(*group.room().borrow())
+        } else {
+            peer.spare_bytes
+        },
         trouble: peer.trouble,
     }
 }
 
-/// Adds the machine at an address, and gives it a vote when it has everything.
-pub(crate) async fn add(group: &Group, address: &str) -> Result<u64, ClusterError> {
-    let (members, mut voters) = group.members();
+/// Asks the machine at an address who it is, to add it; `Err` of the node where it votes already.
+pub(crate) async fn meet(
+    group: &Group,
+    address: &str,
+) -> Result<Result<Candidate, u64>, ClusterError> {
+    let (members, voters) = group.members();
     if let Some(own) = members.get(&group.node())
         && own.facts.peers.is_empty()
     {
@@ -152,17 +160,19 @@ pub(crate) async fn add(group: &Group, address: &str) -> Result<u64, ClusterErro
     let met = group.meet(&with_port(address)).await?;
     let node = met.node;
     match members.get(&node) {
-        Some(known) if known.store != met.member.store => {
-            return Err(ClusterError::NumberTaken { node });
-        }
-        Some(_) if voters.contains(&node) => return Ok(node),
-        _ => {}
+        Some(known) if known.store != met.member.store => Err(ClusterError::NumberTaken { node }),
+        Some(_) if voters.contains(&node) => Ok(Err(node)),
+        _ => Ok(Ok(met)),
     }
-    tracing::info!(node, address, "a machine is added to the group");
-    match timeout(CATCH_UP_LIMIT, group.add(node, met.member)).await {
-        Ok(added) => added?,
-        Err(_) => return Err(ClusterError::CatchingUp { node }),
+}
+
+/// Adds a machine, and gives it a vote when it has everything.
+pub(crate) async fn add(group: &Group, met: Candidate) -> Result<u64, ClusterError> {
+    let node = met.node;
+    if !group.add(node, met.member).await? {
+        return Err(ClusterError::CatchingUp { node });
     }
+    let (_, mut voters) = group.members();
     voters.insert(node);
     change_voters(group, voters).await?;
     tracing::info!(node, "a machine has a vote in the group");
@@ -179,12 +189,12 @@ fn with_port(address: &str) -> String {
     }
 }
 
-/// Takes a machine out of the group for ever.
-pub(crate) async fn remove(group: &Group, node: u64) -> Result<u64, ClusterError> {
-    let (members, mut voters) = group.members();
-    if !members.contains_key(&node) {
+/// The member that is to be removed, if the others could agree to that.
+pub(crate) fn removable(group: &Group, node: u64) -> Result<Member, ClusterError> {
+    let (mut members, mut voters) = group.members();
+    let Some(member) = members.remove(&node) else {
         return Err(ClusterError::NoSuchNode { node });
-    }
+    };
     if node == group.node() {
         return Err(ClusterError::Leads { node });
     }
@@ -205,9 +215,20 @@ pub(crate) async fn remove(group: &Group, node: u64) -> Result<u64, ClusterError
                 needed,
             });
         }
+    }
+    Ok(member)
+}
+
+/// Takes a machine out of the group for ever.
+pub(crate) async fn remove(group: &Group, node: u64) -> Result<u64, ClusterError> {
+    let (_, mut voters) = group.members();
+    if voters.remove(&node) {
         change_voters(group, voters).await?;
     } else {
-        group.forget(node).await?;
+        match timeout(CHANGE_LIMIT, group.forget(node)).await {
+            Ok(forgotten) => forgotten?,
+            Err(_) => return Err(ClusterError::Late),
+        }
     }
     tracing::info!(node, "a machine is no member of the group any more");
     Ok(node)

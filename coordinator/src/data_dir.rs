@@ -235,7 +235,7 @@ mod tests {
         }
         let written = fs::read_to_string(path.join(API_FILE)).unwrap();
         let expected = format!(
-            "{{\"url\":\"http://127.0.0.1:1\",\"token\":\"{}\"}}\n",
+            "{{\"url\":\"http://127.0.0.1:1\",\"token\":\"{}\",\"ca\":\"/ca.pem\"}}\n",
             token.reveal()
         );
         assert_eq!(written, expected);

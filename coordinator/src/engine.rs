@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use coordinator_core::clock::members::MemberClock;
-use coordinator_core::{Asked, ConnId, Core, RequestError};
+use coordinator_core::{Asked, ConnId, Core, RequestError, SeenMember};
 use ledger::Done;
 use protocol::message::{AgentMessage, Nonce};
 use protocol::{AgentName, BootMs, Epoch, Lifetime, Now, WallMs};
@@ -126,6 +126,8 @@ pub(crate) enum Input {
     HandOver(HandOver),
     /// How the clocks of the other members stand.
     Clocks(Vec<MemberClock>),
+    /// How the members of the group were found.
+    Members(Vec<SeenMember>),
     Request {
         asked: Asked,
         waiting: Waiting,

@@ -35,6 +35,7 @@ mod exit;
 mod files;
 mod lead;
 mod member;
+mod members;
 mod membership;
 mod metrics;
 mod narrate;

@@ -201,6 +201,10 @@ impl<'a> Narrator<'a> {
                 let (token, by) = (revoke.name.as_str(), &revoke.by);
                 tracing::info!(token, by, reason = revoke.reason, "a token is revoked");
             }
+            (Command::ChangeGroup(change), Done::GroupChangeNoted) => {
+                let by = &change.by;
+                tracing::info!(by, change = ?change.change, "the control group is to be changed");
+            }
             (Command::ReleaseGrants(_), Done::GrantsReleased) => {
                 tracing::info!(
                     "every lease from before the restore has run out: shards are granted again"
@@ -488,6 +492,7 @@ fn name_of(command: &Command) -> &'static str {
         Command::Restore(_) => "restore",
         Command::ReleaseGrants(_) => "release_grants",
         Command::NoteBackup(_) => "note_backup",
+        Command::ChangeGroup(_) => "change_group",
         Command::CreateToken(_) => "create_token",
         Command::RevokeToken(_) => "revoke_token",
         Command::CreateJoinToken(_) => "create_join_token",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use coordinator_core::address::Trouble;
 use coordinator_core::clock::Thresholds;
 use protocol::message::Incarnation;
 use protocol::{DurationMs, Lifetime};
@@ -32,6 +33,7 @@ use crate::engine::{self, Engine, HandOverError, Input, REQUEST_LIMIT, Scheduler
 use crate::exit::causes;
 use crate::lead::{self, About, Lead};
 use crate::member::Member;
+use crate::members;
 use crate::membership::{Membership, Reached, is_in_the_clear};
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
@@ -199,6 +201,7 @@ pub async fn run_until(
         token: Arc::new(token.clone()),
         node: options.node.as_str().into(),
         agents_address: agents.local_addr(),
+        address_trouble: threads.address_trouble.subscribe(),
     };
     let listener = ApiListener::new(listener, api_door.https.clone());
     if let Some(schedule) = options.backups {
@@ -285,6 +288,7 @@ struct Threads {
     lead: Lead,
     following: JoinHandle<()>,
     address: Option<JoinHandle<()>>,
+    address_trouble: watch::Sender<Option<Trouble>>,
     metrics: Arc<Metrics>,
     scheduler: Thread,
     committer: Thread,
@@ -320,12 +324,19 @@ impl Threads {
         let group = member.group();
         let quorum = Quorum::new(Arc::clone(group), member.runtime().clone(), engine.clone());
         let scheduler = Scheduler::new(inbox, committer, quorum, roster, Arc::clone(&metrics));
+        let (address_trouble, _) = watch::channel(None);
+        tokio::spawn(members::tell(
+            Arc::downgrade(group),
+            engine.clone(),
+            address_trouble.subscribe(),
+        ));
         Ok(Threads {
             committer: Thread::start("committer", write)?,
             scheduler: Thread::start("scheduler", move || scheduler.run())?,
             lead: Lead::new(group, engine.clone()),
             following: tokio::spawn(lead::follow(Arc::clone(group), engine.clone(), about)),
             address: None,
+            address_trouble,
             engine,
             metrics,
             member,
@@ -334,9 +345,9 @@ impl Threads {
 
     /// Has the leader's address on this machine whenever this coordinator reigns.
     fn hold_address(&mut self, keeper: PathBuf) {
-        let group = self.member.group();
-        let timers = group.timers();
-        let follow = address::follow(keeper, Arc::downgrade(group), timers, self.engine.clone());
+        let timers = self.member.group().timers();
+        let (lead, engine) = (self.lead.clone(), self.engine.clone());
+        let follow = address::follow(keeper, lead, timers, engine, self.address_trouble.clone());
         self.address = Some(tokio::spawn(follow));
     }
 

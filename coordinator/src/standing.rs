@@ -34,6 +34,9 @@ const ELECTED_BY: DurationMs = DurationMs::from_secs(5);
 /// looks as if there were none.
 const READ_BY: DurationMs = DurationMs::from_secs(1);
 
+/// Of one that has just been added it may seem for a moment as if it had been removed.
+const REMOVED_BY: DurationMs = DurationMs::from_secs(2);
+
 /// What is known of this machine's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stands {
@@ -97,7 +100,8 @@ pub(crate) fn has_quorum(group: &Group, now: Now) -> bool {
     !voters.is_empty() && reached.count() > voters.len() / 2
 }
 
-fn see(group: &Group, begun: BootMs, now: Now) -> Seen {
+/// `removed`: for long enough to be believed.
+fn see(group: &Group, begun: BootMs, removed: bool, now: Now) -> Seen {
     let leadership = *group.leadership().borrow();
     let (members, _) = group.members();
     let peers = group.peers();
@@ -105,7 +109,7 @@ fn see(group: &Group, begun: BootMs, now: Now) -> Seen {
     Seen {
         place: if members.is_empty() && now.boot - begun >= READ_BY {
             Place::NotYet
-        } else if group.is_removed() {
+        } else if removed {
             Place::NoMore
         } else {
             Place::Member
@@ -126,6 +130,7 @@ pub(crate) async fn watch(group: Weak<Group>, say: watch::Sender<Stands>) {
     };
     let mut told = Told::default();
     let mut progress = Progress::default();
+    let mut removed_since = None;
     loop {
         tokio::select! {
             _ = looks.tick() => {}
@@ -139,7 +144,12 @@ pub(crate) async fn watch(group: Weak<Group>, say: watch::Sender<Stands>) {
             return;
         };
         let now = read_now();
-        let standing = see(&group, begun, now).standing();
+        removed_since = match removed_since {
+            _ if !group.is_removed() => None,
+            since => since.or(Some(now.boot)),
+        };
+        let removed = removed_since.is_some_and(|since| now.boot - since >= REMOVED_BY);
+        let standing = see(&group, begun, removed, now).standing();
         let latest = group.progress();
         let leader = group.leadership().borrow().leader;
         say.send_if_modified(|stands| {
@@ -164,7 +174,7 @@ pub(crate) async fn watch(group: Weak<Group>, say: watch::Sender<Stands>) {
 pub(crate) fn at_first(group: &Arc<Group>) -> Stands {
     let now = read_now();
     Stands {
-        standing: see(group, now.boot, now).standing(),
+        standing: see(group, now.boot, false, now).standing(),
         since: now.wall,
         caught_up: now.boot,
         last_leader: None,

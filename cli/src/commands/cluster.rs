@@ -8,7 +8,7 @@ use protocol::api::{
 
 use crate::args::{Asking, Cluster};
 use crate::clock;
-use crate::commands::{ca, join};
+use crate::commands::{asking_user, ca, join};
 use crate::failure::Failure;
 use crate::output::Room;
 use crate::text::{Table, wrap_prose};
@@ -32,13 +32,17 @@ pub(crate) fn cluster(what: &Cluster) -> Result<(), Failure> {
         Cluster::Add { address, asking } => {
             let request = AddMemberRequest {
                 address: address.clone(),
+                by: Some(asking_user()),
             };
             change(asking, "add", &request, |node| {
                 format!("node {node} is in the group and votes\n")
             })
         }
         Cluster::Remove { node, asking } => {
-            let request = RemoveMemberRequest { node: *node };
+            let request = RemoveMemberRequest {
+                node: *node,
+                by: Some(asking_user()),
+            };
             change(asking, "remove", &request, |node| {
                 format!(
                     "node {node} is out of the group; never give its number to another machine\n"
@@ -46,7 +50,10 @@ pub(crate) fn cluster(what: &Cluster) -> Result<(), Failure> {
             })
         }
         Cluster::Transfer { to, asking } => {
-            let request = TransferRequest { to: *to };
+            let request = TransferRequest {
+                to: *to,
+                by: Some(asking_user()),
+            };
             change(asking, "transfer", &request, |node| {
                 format!("node {node} leads\n")
             })
@@ -98,6 +105,19 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
         format!("Turned away {} times: {who}: {why}", stranger.times)
     });
     let next = next.map(|next| format!("Next: {next}"));
+    let full = seen.members.iter().filter_map(|member| {
+        let mebibytes = member.spare_bytes? >> 20;
+        Some(format!(
+            "The ledger's disk of {} has {mebibytes} MiB left; when it is full that machine ends: \
+             make room.",
+            named(seen, member.node)
+        ))
+    });
+    let address = seen.address_trouble.as_ref().map(|trouble| {
+        let own = named(seen, seen.node);
+        format!("The leader's address cannot be on {own}: {trouble}.")
+    });
+    let troubles = troubles.chain(full).chain(address);
     let told = troubles.chain(turned_away).chain([means]).chain(next);
     for told in told {
         text.push('\n');
@@ -340,6 +360,7 @@ mod tests {
             clock_unsure_ms: (node > 1).then_some(1),
             clock_steady: (node > 1).then_some(true),
             speaks: 1,
+            spare_bytes: None,
             trouble: None,
         }
     }
@@ -364,6 +385,7 @@ mod tests {
             last_leader: Some(1),
             epoch: None,
             members,
+            address_trouble: None,
             turned_away: Vec::new(),
         }
     }
@@ -500,6 +522,24 @@ mod tests {
         ] {
             check(&seen, lead, means, next);
         }
+    }
+
+    #[test]
+    fn what_is_about_to_go_wrong_is_said() {
+        let mut seen = seen(vec![member(1, true, true), member(2, true, true)]);
+        seen.members[1].spare_bytes = Some(512 << 20);
+        seen.address_trouble = Some("eth0 has no carrier".to_owned());
+        check(&seen, "c1 (node 1) leads", "Two voters", "");
+        let text = status(&seen, WallMs(1000), Room::Columns80);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.contains("disk of c2 (node 2) has 512 MiB left"),
+            "{text}"
+        );
+        assert!(
+            text.contains("cannot be on c1 (node 1): eth0 has no carrier."),
+            "{text}"
+        );
     }
 
     #[test]

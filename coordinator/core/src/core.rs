@@ -28,6 +28,7 @@ use crate::firing::Firing;
 use crate::fleet::Fleet;
 use crate::fuse::{Fired, Fuses};
 use crate::grants::Grants;
+use crate::group::Watched;
 use crate::queue::{Key, Queue};
 use crate::receipts::Receipts;
 use crate::reminders::Reminders;
@@ -122,6 +123,7 @@ pub struct Core {
     pub(crate) hold: Hold,
     pub(crate) backups: Backups,
     pub(crate) yielding: Yielding,
+    pub(crate) watched: Watched,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -187,6 +189,7 @@ impl Core {
             hold: Hold::default(),
             backups: Backups::default(),
             yielding: Yielding::new(config.yielded),
+            watched: Watched::new(now.boot),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,

@@ -15,6 +15,7 @@
 //! | [`trigger`] | what becomes of the instants between the watermark and now |
 //! | [`clock`] | whether the wall clock may be believed |
 //! | `yielding` | that a coordinator with a better clock leads instead |
+//! | `group` | what of the control machines is told to a person |
 //! | `catalogue` | what the stored manifests say, and which cannot be read |
 //! | `waiting` | which waiting run the ledger is asked about again, and when |
 //! | `queue` | which shards wait for a place, and since when |
@@ -51,6 +52,7 @@ mod firing;
 mod fleet;
 mod fuse;
 mod grants;
+mod group;
 mod held;
 mod line;
 mod queue;
@@ -66,5 +68,6 @@ mod waiting;
 mod yielding;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
+pub use group::SeenMember;
 pub use held::Held;
 pub use requests::{Asked, Request, RequestError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jobs::{Manifest, Shards};
 use ledger::command::{
-    CancelRun, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
+    CancelRun, ChangeGroup, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
     DeleteResource, Enrol, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, RenewAgent,
     Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, Settlement,
     UncordonAgent, Verdict as Answer,
@@ -111,6 +111,8 @@ pub enum Request {
     RevokeJoinToken(RevokeJoinToken),
     Enrol(Enrol),
     RenewAgent(RenewAgent),
+    /// What is done next to the control group, which is not the ledger's to do.
+    ChangeGroup(ChangeGroup),
     /// What became of a backup that this coordinator was to make by its schedule.
     NoteBackup(NoteBackup),
 }
@@ -376,6 +378,7 @@ impl Core {
             Request::RevokeJoinToken(revoke) => Command::RevokeJoinToken(revoke),
             Request::Enrol(enrol) => Command::Enrol(enrol),
             Request::RenewAgent(renew) => Command::RenewAgent(renew),
+            Request::ChangeGroup(change) => Command::ChangeGroup(change),
             Request::NoteBackup(note) => Command::NoteBackup(note),
         };
         Ok((command, None))

@@ -234,6 +234,10 @@ coded!(AlertKind:
     UnknownSinceBackup = 18,
     BackupFailed = 19,
     BackupOverdue = 20,
+    MemberMissing = 21,
+    MemberBehind = 22,
+    RoomShort = 23,
+    AddressAway = 24,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

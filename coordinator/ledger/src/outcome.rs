@@ -164,6 +164,7 @@ pub enum Done {
     },
     /// A host may be given its next certificate.
     Renewed,
+    GroupChangeNoted,
     /// `changed` is false where it had been revoked before.
     TokenRevoked {
         changed: bool,
@@ -313,6 +314,15 @@ pub enum Refusal {
         if *revoked { ", though it is revoked" } else { "" }
     )]
     TokenNameTaken { name: TokenName, revoked: bool },
+    #[error(
+        "the number {node} was given to {name}{}: a number is never given again",
+        if *removed { ", which was removed from the group" } else { " with another data directory" }
+    )]
+    NodeNumberGiven {
+        node: u64,
+        name: String,
+        removed: bool,
+    },
     #[error("there is no such join token")]
     NoJoinToken,
     #[error("the join token ended at {end}, and it is {at}")]

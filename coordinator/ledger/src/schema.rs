@@ -304,6 +304,16 @@ CREATE TABLE api_tokens (
     revoked_at INTEGER,
     revoked_by TEXT
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE control_machines (
+    node INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    store TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    by TEXT NOT NULL,
+    removed_at INTEGER,
+    removed_by TEXT
+) STRICT;
 ";
 
 /// Makes the tables and views of an empty database.
@@ -602,6 +612,15 @@ fn record_views() -> Vec<View> {
             rfc3339("good_until")
         ),
     ];
+    let control_machine = vec![
+        "node".to_owned(),
+        "name".to_owned(),
+        "store".to_owned(),
+        format!("{} AS at", rfc3339("at")),
+        "by".to_owned(),
+        format!("{} AS removed_at", rfc3339("removed_at")),
+        "removed_by".to_owned(),
+    ];
     let reign = vec![
         "'epoch-' || epoch AS epoch".to_owned(),
         "node".to_owned(),
@@ -638,6 +657,7 @@ fn record_views() -> Vec<View> {
         ("token_view", token, "api_tokens"),
         ("join_token_view", join_token, "join_tokens"),
         ("enrolment_view", enrolment, "enrolments"),
+        ("control_machine_view", control_machine, "control_machines"),
         ("backup_view", backup, "backups"),
         ("restore_view", restore, "restores"),
     ]

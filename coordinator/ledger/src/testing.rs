@@ -7,7 +7,7 @@ use protocol::message::Incarnation;
 use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId, Token, WallMs};
 
 use crate::command::{
-    Admit, AttachAgent, BecomeActive, CancelRun, ClearAlert, Command, Confirm, CordonAgent,
+    Admit, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Command, Confirm, CordonAgent,
     CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Enrol, Expire,
     Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob, PutResource,
     Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun, Restore, ResumeJob,
@@ -355,6 +355,7 @@ into_command!(
     RenewAgent,
     RevokeAgent,
     RevokeJoinToken,
+    ChangeGroup,
     RevokeToken,
     SettleAlerts,
     SkipWaiting,

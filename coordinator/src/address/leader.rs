@@ -2,36 +2,36 @@
 //! somebody who hands over.
 
 use std::path::PathBuf;
-use std::sync::Weak;
 
 use coordinator_core::address::{Pace, Trouble};
 use protocol::Epoch;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use super::{Hold, hold};
 use crate::clock::in_millis;
-use crate::consensus::{Group, Timers};
+use crate::consensus::Timers;
 use crate::engine::{self, Engine, HandOverError};
 use crate::exit::causes;
+use crate::lead::Lead;
 
 /// Has the keeper hold the address in every reign of this coordinator. Ends with its engine.
-pub(crate) async fn follow(socket: PathBuf, group: Weak<Group>, timers: Timers, engine: Engine) {
+pub(crate) async fn follow(
+    socket: PathBuf,
+    lead: Lead,
+    timers: Timers,
+    engine: Engine,
+    trouble: watch::Sender<Option<Trouble>>,
+) {
     let (reign, reigns) = watch::channel(None);
     let (hand_over, asked) = mpsc::channel(1);
-    // What is to be known of it is in the log so far.
-    let (trouble, _told) = watch::channel(None);
     let holding = hold(Hold {
         socket,
         pace: pace(timers),
         reign: reigns,
         confirm: |limit| {
-            let group = group.upgrade();
-            async move {
-                match group {
-                    Some(group) => group.confirm(limit).await.is_ok(),
-                    None => false,
-                }
-            }
+            let lead = lead.clone();
+            async move { timeout(limit, lead.acts()).await == Ok(true) }
         },
         trouble,
         hand_over,

@@ -8,22 +8,32 @@ use protocol::api::{
     AddMemberRequest, Cluster, ClusterAnswer, RemoveMemberRequest, TransferRequest,
 };
 
+use coordinator_core::Request;
+use ledger::Done;
+use ledger::command::{ChangeGroup, ControlMachine, GroupChange};
+
 use super::Api;
 use super::asker::Asker;
 use super::error::ApiError;
 use super::input::Entity;
+use super::jobs::out_of_place;
 use crate::clock::read_now;
 use crate::cluster::{self, ClusterError};
-use crate::consensus::Group;
+use crate::consensus::{Group, Member};
 use crate::engine::HandOverError;
 use crate::exit::causes;
 
 /// `GET /api/v1/cluster`
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<Cluster>, ApiError> {
     let group = group(&api, "looking at the control group")?;
-    let reign = api.lead.reign();
-    let stands = api.lead.stands();
-    Ok(Json(cluster::describe(&group, stands, reign, read_now())))
+    let (stands, reign) = (api.lead.stands(), api.lead.reign());
+    let trouble = api
+        .address_trouble
+        .borrow()
+        .as_ref()
+        .map(ToString::to_string);
+    let seen = cluster::describe(&group, stands, reign, trouble, read_now());
+    Ok(Json(seen))
 }
 
 /// `POST /api/v1/cluster/add`
@@ -36,13 +46,16 @@ pub(super) async fn add(
         "adding the machine at {} to the control group",
         body.address
     );
+    let by = asker.signs(&what, body.by, None)?;
     let group = group(&api, &what)?;
-    tracing::info!(
-        address = body.address,
-        source = asker.source(),
-        "asked to add a machine"
-    );
-    let added = cluster::add(&group, &body.address).await;
+    let met = cluster::meet(&group, &body.address).await;
+    let met = match met.map_err(|error| refused(&what, &error))? {
+        Ok(met) => met,
+        Err(node) => return Ok(Json(ClusterAnswer { node })),
+    };
+    let change = GroupChange::Add(machine(met.node, &met.member));
+    note(&api, &what, &asker, change, by).await?;
+    let added = cluster::add(&group, met).await;
     let node = added.map_err(|error| refused(&what, &error))?;
     Ok(Json(ClusterAnswer { node }))
 }
@@ -55,11 +68,38 @@ pub(super) async fn remove(
 ) -> Result<Json<ClusterAnswer>, ApiError> {
     let node = body.node;
     let what = format!("removing node {node} from the control group");
+    let by = asker.signs(&what, body.by, None)?;
     let group = group(&api, &what)?;
-    tracing::info!(node, source = asker.source(), "asked to remove a machine");
+    let member = cluster::removable(&group, node).map_err(|error| refused(&what, &error))?;
+    // First its number is given up: whatever becomes of the rest, it is given to nobody again.
+    let change = GroupChange::Remove(machine(node, &member));
+    note(&api, &what, &asker, change, by).await?;
     let removed = cluster::remove(&group, node).await;
     let node = removed.map_err(|error| refused(&what, &error))?;
     Ok(Json(ClusterAnswer { node }))
+}
+
+/// What is done next stands in the audit, with who asked and from where.
+async fn note(
+    api: &Api,
+    what: &str,
+    asker: &Asker,
+    change: GroupChange,
+    by: String,
+) -> Result<(), ApiError> {
+    let request = Request::ChangeGroup(ChangeGroup { change, by });
+    match api.carry_out(what, asker, request).await? {
+        Done::GroupChangeNoted => Ok(()),
+        other => Err(out_of_place(what, &other)),
+    }
+}
+
+fn machine(node: u64, member: &Member) -> ControlMachine {
+    ControlMachine {
+        node,
+        name: member.facts.name.clone(),
+        store: member.store.to_string(),
+    }
 }
 
 /// `POST /api/v1/cluster/transfer`
@@ -69,7 +109,9 @@ pub(super) async fn transfer(
     Entity(body): Entity<TransferRequest>,
 ) -> Result<Json<ClusterAnswer>, ApiError> {
     let what = "handing the lead over";
-    tracing::info!(source = asker.source(), "asked to hand the lead over");
+    let by = asker.signs(what, body.by, None)?;
+    let change = GroupChange::HandOver { to: body.to };
+    note(&api, what, &asker, change, by).await?;
     let handed = api.engine.hand_over(body.to).await;
     let node = handed.map_err(|error| match error {
         HandOverError::NotLeading => ApiError::not_leader(what, error.to_string()),

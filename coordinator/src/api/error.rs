@@ -346,6 +346,10 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
             "give this host another name; where it is the same host and its key is lost, revoke the old \
              name (`matins agent revoke`) and enrol it under a new one"
         }
+        Refusal::NodeNumberGiven { .. } => {
+            "clear its data directory, issue it a certificate with a number that nobody had (`matins ca \
+             issue --node N`), and add it again"
+        }
         Refusal::TokenNameTaken { .. } => {
             "choose another name, such as the same with the year behind it"
         }

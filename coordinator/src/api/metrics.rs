@@ -11,18 +11,31 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use coordinator_core::Core;
+use nix::sys::statvfs::statvfs;
 use protocol::Now;
+use protocol::api::ClusterStanding;
 use serde_json::json;
 
 use super::Api;
 use super::describe::{Answer, Draft};
 use super::error::ApiError;
 use super::fleet;
+use crate::clock::read_now;
+use crate::cluster;
 use crate::metrics::{Histogram, Metrics};
 use crate::process;
 
 /// Version 0.0.4 is what every scraper reads.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const STANDINGS: [(&str, ClusterStanding); 6] = [
+    ("leads", ClusterStanding::Leads),
+    ("cut_off", ClusterStanding::CutOff),
+    ("follows", ClusterStanding::Follows),
+    ("searches", ClusterStanding::Searches),
+    ("waits", ClusterStanding::Waits),
+    ("removed", ClusterStanding::Removed),
+];
 
 /// The metrics as text.
 pub(super) struct Text(String);
@@ -59,6 +72,7 @@ pub(super) async fn show(State(api): State<Api>) -> Result<Text, ApiError> {
     let present = asked.map_err(|error| ApiError::asking(what, &error))?;
     let mut page = Page::default();
     page.write_lead(present.as_ref().is_some_and(|present| present.leads));
+    page.write_group(&api);
     if let Some(present) = &present {
         let read = ledger::Reader::open_alerts_by_kind;
         let alerts = api.readers.read(what, read).await?;
@@ -97,6 +111,59 @@ impl Page {
         let name = "matins_leader";
         self.family(name, "gauge", "Whether this coordinator leads.");
         self.sample(name, &[], u64::from(leads));
+    }
+
+    /// How this machine takes part, and how it finds the others.
+    fn write_group(&mut self, api: &Api) {
+        let stands = api.lead.stands().standing;
+        let name = "matins_standing";
+        let help = "How this machine takes part in its control group: 1 for what it does.";
+        self.family(name, "gauge", help);
+        for (word, standing) in STANDINGS {
+            let is_so = u64::from(standing == stands);
+            self.sample(name, &[("standing", word)], is_so);
+        }
+        let Some(group) = api.lead.group() else {
+            return;
+        };
+        let now = read_now();
+        let seen = cluster::describe(&group, api.lead.stands(), None, None, now);
+        let voters = seen.members.iter().filter(|member| member.votes);
+        let heard = voters.clone().filter(|member| member.reached).count();
+        let behind = seen.members.iter().filter_map(|member| member.behind).max();
+        let trouble = api.address_trouble.borrow().is_some();
+        for (name, help, value) in [
+            (
+                "matins_voters",
+                "Machines that vote in the control group.",
+                voters.count() as u64,
+            ),
+            (
+                "matins_voters_heard",
+                "Those that this machine hears, itself among them.",
+                heard as u64,
+            ),
+            (
+                "matins_member_behind_entries",
+                "Entries that the member lacks that lacks most, of those of which it is known.",
+                behind.unwrap_or(0),
+            ),
+            (
+                "matins_address_trouble",
+                "Whether something keeps the leader's address from this machine.",
+                u64::from(trouble),
+            ),
+        ] {
+            self.family(name, "gauge", help);
+            self.sample(name, &[], value);
+        }
+        if let Ok(disk) = statvfs(api.readers.directory()) {
+            let name = "matins_disk_spare_bytes";
+            let help = "What is left of the disk of the ledger.";
+            self.family(name, "gauge", help);
+            let spare = disk.blocks_available() * disk.fragment_size();
+            self.sample(name, &[], spare);
+        }
     }
 
     /// What only the coordinator that leads knows.

@@ -38,8 +38,10 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::middleware;
 use axum::{Router, serve as axum_serve};
+use coordinator_core::address::Trouble;
 use coordinator_core::{Asked, Request as Wish};
 use ledger::Done;
+use tokio::sync::watch;
 
 use crate::authority::Authority;
 use crate::engine::Engine;
@@ -69,6 +71,8 @@ pub(crate) struct Api {
     pub(crate) token: Arc<ApiToken>,
     pub(crate) node: Arc<str>,
     pub(crate) agents_address: SocketAddr,
+    /// What keeps the leader's address from this machine.
+    pub(crate) address_trouble: watch::Receiver<Option<Trouble>>,
 }
 
 impl Api {

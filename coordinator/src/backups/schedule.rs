@@ -213,7 +213,10 @@ async fn carry(ship: &[String], file: &Path, limit: Duration) -> Result<(), Stri
     while !said.is_char_boundary(start) {
         start += 1;
     }
-    let said = said[start..].trim();
+    let said = match said[start..].trim() {
+        "" => "it said nothing".to_owned(),
+        said => said.to_owned(),
+    };
     Err(format!(
         "shipping it: {program} ended with {}: {said}",
         ended.status

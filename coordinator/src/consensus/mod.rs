@@ -75,6 +75,9 @@ pub use snapshots::KeepError;
 pub use start::{GroupError, GroupOptions, Timers};
 pub use types::{Facts, Member, StoreId, StoreIdError};
 
+/// How long a machine may take to catch up while whoever adds it waits.
+const CATCH_UP_LIMIT: Duration = Duration::from_secs(20);
+
 /// How long the files may take to be closed.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
@@ -221,11 +224,9 @@ impl Group {
     }
 
     /// Whether this node was a member and is none any more: by the log, as far as it was sent that, or
-    /// by the word of another member.
+    /// by the word of another member. For a moment it may seem so of one that has just been added.
     pub fn is_removed(&self) -> bool {
-        let (members, _) = self.members();
-        let told = self.network.as_ref().and_then(Network::removed_by);
-        !members.is_empty() && (told.is_some() || !members.contains_key(&self.node))
+        self.network.as_ref().is_some_and(Network::is_removed)
     }
 
     /// Where the others are told to reach this node; empty where nobody has said it.
@@ -278,10 +279,13 @@ impl Group {
         self.timers
     }
 
-    /// Lets a node follow without a vote, and waits until it has caught up.
-    pub async fn add(&self, node: u64, member: Member) -> Result<(), ChangeError> {
-        let added = self.raft.add_learner(node, member, true).await;
-        added.map(|_| ()).map_err(change_error)
+    /// Lets a node follow without a vote, and waits until it has caught up; answers whether it has in
+    /// time.
+    pub async fn add(&self, node: u64, member: Member) -> Result<bool, ChangeError> {
+        match timeout(CATCH_UP_LIMIT, self.raft.add_learner(node, member, true)).await {
+            Ok(added) => added.map(|_| true).map_err(change_error),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Changes who votes. Whoever no longer does is no member any more.

@@ -177,7 +177,12 @@ impl Group {
         };
         let mut group =
             Group::start_with(options, network_of, Limits::default(), Workers::start).await?;
-        let serving = network.serve(&group.raft, &group.snapshots, group.leadership.clone());
+        let serving = network.serve(
+            &group.raft,
+            &group.snapshots,
+            group.leadership.clone(),
+            group.room.clone(),
+        );
         group.tasks.extend(serving);
         group.network = Some(network);
         Ok(group)

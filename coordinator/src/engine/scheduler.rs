@@ -222,6 +222,11 @@ impl Scheduler {
                     reign.core.handle_clocks(&clocks, now);
                 }
             }
+            Input::Members(seen) => {
+                if let Some(reign) = &mut self.reign {
+                    reign.core.handle_group(&seen, now);
+                }
+            }
             // Dropping who waits says that this coordinator is stopping.
             Input::Request { .. } | Input::Question(_) if self.stopping => {}
             Input::Request { asked, waiting } => match &mut self.reign {
@@ -282,7 +287,13 @@ impl Scheduler {
         let Some(reign) = self.reign.take() else {
             return;
         };
-        tracing::warn!(term = reign.term, why, "this coordinator's reign has ended");
+        let term = reign.term;
+        // As it was asked to.
+        if self.given_away == Some(term) {
+            tracing::info!(term, why, "this coordinator's reign has ended");
+        } else {
+            tracing::warn!(term, why, "this coordinator's reign has ended");
+        }
         self.over = reign.id;
         reign.end();
         if let Some(leaving) = self.leaving.take() {

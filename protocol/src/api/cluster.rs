@@ -30,6 +30,8 @@ pub struct Cluster {
     #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
     pub members: Vec<ClusterMember>,
+    /// What keeps the leader's address from the machine that answers, where it is to hold it.
+    pub address_trouble: Option<String>,
     /// Machines that are no members and were turned away of late.
     pub turned_away: Vec<TurnedAway>,
 }
@@ -80,6 +82,8 @@ pub struct ClusterMember {
     pub clock_steady: Option<bool>,
     /// The newest commands that its program knows.
     pub speaks: u32,
+    /// What is left of its disk, where that is too little.
+    pub spare_bytes: Option<u64>,
     /// Why it is not spoken to.
     pub trouble: Option<String>,
 }
@@ -98,8 +102,11 @@ pub struct TurnedAway {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddMemberRequest {
-    /// `host:port` of its peers' address.
+    /// `host:port` of its peers' address; 7410 where it names no port.
     pub address: String,
+    /// Who asks, where the machine's own token does.
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// `POST /cluster/remove`.
@@ -108,6 +115,8 @@ pub struct AddMemberRequest {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemoveMemberRequest {
     pub node: u64,
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// `POST /cluster/transfer`.
@@ -118,6 +127,8 @@ pub struct TransferRequest {
     /// To whom; to the coordinator that has the most where it is left out.
     #[serde(default)]
     pub to: Option<u64>,
+    #[serde(default)]
+    pub by: Option<String>,
 }
 
 /// A change of the control group that was made.

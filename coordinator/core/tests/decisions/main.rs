@@ -11,6 +11,7 @@ mod clocks;
 mod dispatch;
 mod expiry;
 mod fires;
+mod group;
 mod people;
 mod receipts;
 mod reigns;

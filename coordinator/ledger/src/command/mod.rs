@@ -10,6 +10,7 @@ mod admit;
 mod attach_agent;
 mod become_active;
 mod cancel_run;
+mod change_group;
 mod clear_alert;
 mod confirm;
 mod cordon_agent;
@@ -50,6 +51,7 @@ pub use admit::Admit;
 pub use attach_agent::AttachAgent;
 pub use become_active::BecomeActive;
 pub use cancel_run::CancelRun;
+pub use change_group::{ChangeGroup, ControlMachine, GroupChange};
 pub use clear_alert::ClearAlert;
 pub use confirm::{Confirm, Verdict};
 pub use cordon_agent::CordonAgent;
@@ -148,6 +150,7 @@ pub enum Command {
     Restore(Restore),
     ReleaseGrants(ReleaseGrants),
     NoteBackup(NoteBackup),
+    ChangeGroup(ChangeGroup),
 }
 
 /// The newest [`Command::version`] that this program knows.
@@ -200,7 +203,8 @@ impl Command {
             | Command::RenewAgent(_)
             | Command::Restore(_)
             | Command::ReleaseGrants(_)
-            | Command::NoteBackup(_) => 1,
+            | Command::NoteBackup(_)
+            | Command::ChangeGroup(_) => 1,
         }
     }
 }

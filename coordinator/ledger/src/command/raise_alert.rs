@@ -59,6 +59,14 @@ pub enum AlertKind {
     BackupFailed,
     /// The last good backup is too old.
     BackupOverdue,
+    /// A machine of the control group is not heard.
+    MemberMissing,
+    /// A machine of the control group lacks much of the log.
+    MemberBehind,
+    /// The disk of a control machine fills up.
+    RoomShort,
+    /// The leader's address cannot be where the leader is.
+    AddressAway,
 }
 
 impl AlertKind {
@@ -87,6 +95,10 @@ impl AlertKind {
             AlertKind::UnknownSinceBackup => "unknown_since_backup",
             AlertKind::BackupFailed => "backup_failed",
             AlertKind::BackupOverdue => "backup_overdue",
+            AlertKind::MemberMissing => "member_missing",
+            AlertKind::MemberBehind => "member_behind",
+            AlertKind::RoomShort => "room_short",
+            AlertKind::AddressAway => "address_away",
         }
     }
 }

@@ -168,14 +168,22 @@ impl Restore {
     fn tell(&self, context: &mut Context<'_>, jobs: u32, runs: u32) -> Result<(), Stop> {
         let text = format!(
             "the ledger was restored by {} from a backup of {}: {}. What happened since the backup is \
-             not in it. {runs} runs that were open need a person (`matins get runs --state \
-             needs_confirmation`); what the schedules of {jobs} jobs named since is a gap each, told \
+             not in it. {} a person (`matins get runs --state \
+             needs_confirmation`); what the schedules of {} named since is a gap each, told \
              of by alerts of their own; apply again what was applied since. Nothing is granted until \
              every lease of before has run out, which takes 15 minutes of one leader. \
              When all is seen to, clear this alert",
             clip(&self.by),
             self.taken_at.whole_second(),
             clip(&self.reason),
+            match runs {
+                1 => "1 run that was open needs".to_owned(),
+                runs => format!("{runs} runs that were open need"),
+            },
+            match jobs {
+                1 => "1 job".to_owned(),
+                jobs => format!("{jobs} jobs"),
+            },
         );
         context.raise(AlertKind::Restored, On::All, clip(&text))
     }

@@ -51,7 +51,11 @@ impl AlertKind {
             | AlertKind::BacklogOld
             | AlertKind::Restored
             | AlertKind::BackupFailed
-            | AlertKind::BackupOverdue => Scope::All,
+            | AlertKind::BackupOverdue
+            | AlertKind::MemberMissing
+            | AlertKind::MemberBehind
+            | AlertKind::RoomShort
+            | AlertKind::AddressAway => Scope::All,
         }
     }
 }

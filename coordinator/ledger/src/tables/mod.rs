@@ -4,6 +4,7 @@
 pub(crate) mod agent;
 pub(crate) mod alert;
 pub(crate) mod attempt;
+pub(crate) mod control_machines;
 pub(crate) mod held;
 pub(crate) mod job;
 pub(crate) mod join;

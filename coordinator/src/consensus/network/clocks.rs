@@ -45,6 +45,7 @@ impl OwnClock {
         Clock {
             wall: now.wall,
             steady,
+            spare_bytes: None,
         }
     }
 }
@@ -146,6 +147,7 @@ mod tests {
             let clock = Clock {
                 wall: WallMs(wall),
                 steady: true,
+                spare_bytes: None,
             };
             clocks.heard(at(asked, asked), at(asked + way, asked + way), clock);
         };

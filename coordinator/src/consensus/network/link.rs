@@ -17,6 +17,7 @@ use transport::{
     HandshakeError, PeerName, ReceiveError, SendError, StreamError, Wanted,
 };
 
+use super::GOODBYE;
 use super::hello::{Met, Refusal};
 use super::table::Table;
 use super::wire::{Answer, Answered, Ask, Asked, Greeting, Hello, Opening};
@@ -176,6 +177,8 @@ async fn keep(
     hurry: Arc<Notify>,
 ) {
     let mut pause = PAUSE_FIRST;
+    // It has said that it stops: nothing is wrong while it is away.
+    let mut stopped = false;
     loop {
         let connected = tokio::select! {
             connected = connect(node, &table, dialer.as_ref()) => connected,
@@ -190,12 +193,17 @@ async fn keep(
                 say.send_replace(Some(line));
                 let ended = carry(node, &table, dialer.as_ref(), &say, carrier).await;
                 say.send_replace(None);
+                stopped = ended.contains(GOODBYE);
                 format!("the connection ended: {ended}")
             }
             Err(error) => causes(&error),
         };
         if table.trouble(node, &error) {
-            tracing::warn!(node, error, "a member is not connected to");
+            if stopped {
+                tracing::info!(node, error, "a member is not connected to");
+            } else {
+                tracing::warn!(node, error, "a member is not connected to");
+            }
         }
         tokio::select! {
             () = sleep(jittered(pause)) => pause = (pause * 2).min(PAUSE_LAST),

@@ -35,6 +35,7 @@ use tokio::time::timeout;
 use transport::{Dialer, Identity, ListenError, Listener, TlsError, Wanted};
 
 use super::Leadership;
+use super::reserve::Room;
 use super::snapshots::Snapshots;
 use super::state::State;
 use super::types::{Facts, Member, StoreId, Types};
@@ -47,7 +48,7 @@ pub use clocks::PeerClock;
 pub use table::{Peer, Stranger};
 
 /// What a member says when it goes.
-const GOODBYE: &str = "this member stops";
+pub(super) const GOODBYE: &str = "this member stops";
 
 /// How often the leader looks whether the membership is out of date, beside when somebody has said
 /// something new.
@@ -197,7 +198,9 @@ impl Network {
         raft: &Raft<Types, State>,
         snapshots: &Snapshots,
         leadership: watch::Receiver<Leadership>,
+        room: watch::Receiver<Room>,
     ) -> Vec<AbortHandle> {
+        self.table.set_room(room);
         let followed = tokio::spawn(follow_members(self.clone(), raft.clone()));
         let kept = tokio::spawn(keep_true(self.table.clone(), raft.clone(), leadership));
         let mut tasks = vec![followed.abort_handle(), kept.abort_handle()];
@@ -308,8 +311,8 @@ impl Network {
         self.table.facts()
     }
 
-    pub(super) fn removed_by(&self) -> Option<u64> {
-        self.table.removed_by()
+    pub(super) fn is_removed(&self) -> bool {
+        self.table.is_removed()
     }
 
     pub(super) fn strangers(&self) -> Vec<Stranger> {

@@ -29,7 +29,7 @@ use super::link::HELLO_LIMIT;
 use super::table::Table;
 use super::transfer;
 use super::wire::{
-    self, Answer, Answered, Append, Appended, Ask, Asked, Greeting, Opening, WireError,
+    self, Answer, Answered, Append, Appended, Ask, Asked, Greeting, Knows, Opening, WireError,
 };
 use crate::authority::Authority;
 use crate::exit::causes;
@@ -122,7 +122,7 @@ async fn serve(incoming: Incoming, answers: Answers) {
     };
     let welcomed = timeout(HELLO_LIMIT, welcome(&name, &connection, &answers.table));
     match welcomed.await.unwrap_or(Err(WelcomeError::Silent)) {
-        Ok((met, streams)) => {
+        Ok((met, knows, streams)) => {
             answers.table.met(&met);
             tracing::debug!(node = met.node, %address, "a member has connected");
             let (sender, receiver) = streams;
@@ -130,7 +130,7 @@ async fn serve(incoming: Incoming, answers: Answers) {
                 () = answer_all(met.node, sender, receiver, &answers) => "it is not served any more",
                 () = take_streams(met.node, &name, &connection, &answers) => "it is not served any more",
                 // It dials again, and is told so in the first words, as one program to another.
-                () = answers.table.removed(met.node) => "it was removed from the group",
+                () = answers.table.removed(met.node, knows == Knows::You) => "it was removed from the group",
                 _ = connection.closed() => "it is closed",
             };
             connection.close(over);
@@ -143,18 +143,20 @@ async fn serve(incoming: Incoming, answers: Answers) {
     }
 }
 
+/// Who it is, and what it was told that it is here.
 async fn welcome(
     name: &transport::PeerName,
     connection: &Connection,
     table: &Table,
-) -> Result<(Met, (ControlSender, ControlReceiver)), WelcomeError> {
+) -> Result<(Met, Knows, (ControlSender, ControlReceiver)), WelcomeError> {
     let (mut sender, mut receiver) = connection.accept_control().await?;
     let said = receiver.receive().await?.ok_or(WelcomeError::Silent)?;
     match table.judge(name, connection.peer_node(), None, &said) {
         Ok(met) => {
             let own = table.hello(Some(met.node));
+            let knows = own.knows_you;
             sender.send(&Greeting::Welcome(own)).await?;
-            Ok((met, (sender, receiver)))
+            Ok((met, knows, (sender, receiver)))
         }
         Err(refusal) => {
             let why = refusal.to_string();

@@ -7,6 +7,7 @@ use protocol::{BootMs, Now};
 use tokio::sync::watch;
 use transport::PeerName;
 
+use super::super::reserve::Room;
 use super::super::types::{Facts, Member, StoreId};
 use super::clocks::{OwnClock, PeerClock, PeerClocks};
 use super::hello::{self, Judge, Met, Refusal};
@@ -31,6 +32,8 @@ pub struct Peer {
     pub matched: Option<u64>,
     /// Why it was last not spoken to, unless it has been since.
     pub trouble: Option<String>,
+    /// What is left of its disk, where it says that that is too little.
+    pub spare_bytes: Option<u64>,
 }
 
 /// A machine that is no member, and that was turned away.
@@ -49,6 +52,7 @@ pub(super) struct Table {
     facts: Facts,
     /// Known once the files are open, which is before anybody is spoken to.
     store: OnceLock<StoreId>,
+    room: OnceLock<watch::Receiver<Room>>,
     inner: Mutex<Inner>,
     /// Raised when somebody says something new of itself, and when the members change.
     news: watch::Sender<()>,
@@ -60,9 +64,11 @@ struct Inner {
     members: BTreeMap<u64, Member>,
     /// The entry of the log in which they stand.
     members_at: Option<u64>,
-    /// Who says that this machine is no member any more, by a membership newer than the one here:
-    /// whoever is removed is sent no entry that would tell it.
-    removed_by: Option<u64>,
+    /// This machine was a member at some time since the process began.
+    was_member: bool,
+    /// The newest membership of another of which it says that this machine is not in it: whoever is
+    /// removed is sent no entry that would tell it.
+    left_out_at: Option<u64>,
     peers: BTreeMap<u64, Known>,
     strangers: BTreeMap<String, Stranger>,
 }
@@ -80,6 +86,7 @@ impl Table {
             node,
             facts,
             store: OnceLock::new(),
+            room: OnceLock::new(),
             inner: Mutex::default(),
             news: watch::channel(()).0,
         })
@@ -91,6 +98,10 @@ impl Table {
 
     pub(super) fn set_store(&self, store: StoreId) {
         self.store.set(store).expect("files are opened once");
+    }
+
+    pub(super) fn set_room(&self, room: watch::Receiver<Room>) {
+        self.room.set(room).expect("it is watched once");
     }
 
     pub(super) fn news(&self) -> watch::Receiver<()> {
@@ -118,7 +129,14 @@ impl Table {
     }
 
     pub(super) fn clock(&self) -> Clock {
-        self.inner().own_clock.look(read_now())
+        let spare_bytes = match self.room.get().map(|room| *room.borrow()) {
+            Some(Room::Short { spare_bytes }) => Some(spare_bytes),
+            Some(Room::Enough) | None => None,
+        };
+        Clock {
+            spare_bytes,
+            ..self.inner().own_clock.look(read_now())
+        }
     }
 
     /// Judges the first words of another machine by what is known of it.
@@ -152,19 +170,16 @@ impl Table {
     pub(super) fn set_members(&self, members: BTreeMap<u64, Member>, at: Option<u64>) {
         let mut inner = self.inner();
         inner.peers.retain(|node, _| members.contains_key(node));
-        if inner.members_at < at {
-            inner.removed_by = None;
-        }
+        inner.was_member |= members.contains_key(&self.node);
         inner.members = members;
         inner.members_at = at;
         drop(inner);
         self.news.send_replace(());
     }
 
-    /// Ready when a node is a member no longer that was one at some time from now on.
-    pub(super) async fn removed(&self, node: u64) {
+    /// Ready when a node is a member no longer that was one, or is one at some time from now on.
+    pub(super) async fn removed(&self, node: u64, mut was_member: bool) {
         let mut news = self.news();
-        let mut was_member = false;
         loop {
             news.borrow_and_update();
             let is_member = self.member(node).is_some();
@@ -178,8 +193,15 @@ impl Table {
         }
     }
 
-    pub(super) fn removed_by(&self) -> Option<u64> {
-        self.inner().removed_by
+    /// Whether this machine was a member and is none any more, as far as it can know. Of one that has
+    /// just been added it may seem so for a moment, until the entry that adds it has come.
+    pub(super) fn is_removed(&self) -> bool {
+        let inner = self.inner();
+        if inner.members.contains_key(&self.node) {
+            return inner.left_out_at > inner.members_at;
+        }
+        let told = inner.left_out_at.is_some() && inner.left_out_at >= inner.members_at;
+        !inner.members.is_empty() && (inner.was_member || told)
     }
 
     /// Nodes that are to be connected to.
@@ -199,11 +221,10 @@ impl Table {
     /// A machine was found to be a member, or to become one.
     pub(super) fn met(&self, met: &Met) {
         let mut inner = self.inner();
-        if inner.members_at < met.members_at {
-            inner.removed_by = match met.knows_us {
-                Knows::Others if inner.members.contains_key(&self.node) => Some(met.node),
-                Knows::Others | Knows::Nobody | Knows::You => None,
-            };
+        match met.knows_us {
+            Knows::Others => inner.left_out_at = inner.left_out_at.max(met.members_at),
+            Knows::You if met.members_at >= inner.left_out_at => inner.left_out_at = None,
+            Knows::You | Knows::Nobody => {}
         }
         let known = inner.peers.entry(met.node).or_default();
         known.peer.heard = Some(read_now().boot);
@@ -229,7 +250,10 @@ impl Table {
 
     pub(super) fn heard_clock(&self, node: u64, asked: Now, clock: Clock) {
         let answered = read_now();
-        self.change(node, |known| known.clocks.heard(asked, answered, clock));
+        self.change(node, |known| {
+            known.peer.spare_bytes = clock.spare_bytes;
+            known.clocks.heard(asked, answered, clock);
+        });
     }
 
     /// A node cannot be spoken to. Tells whether that is something new.

@@ -62,6 +62,9 @@ pub(super) struct Clock {
     pub(super) wall: WallMs,
     /// No step of it was seen in the last minute.
     pub(super) steady: bool,
+    /// What is left of the sender's disk, where that is too little.
+    #[serde(default)]
+    pub(super) spare_bytes: Option<u64>,
 }
 
 /// Index, term and node of an entry.
