@@ -32,7 +32,7 @@ use crate::failure::{Failure, Status, chain};
 use crate::https::OverTls;
 use crate::output::talk;
 use crate::patience::Patience;
-use crate::route::{Route, parse_addresses};
+use crate::route::{Route, may_show_token, parse_addresses};
 
 /// Where a coordinator says how it is reached, in its data directory.
 pub(crate) const API_FILE: &str = "api.json";
@@ -391,6 +391,7 @@ impl Client {
         ask: impl Fn(&str) -> Result<Response<Body>, ureq::Error>,
     ) -> Result<Response<Body>, NoAnswer> {
         let mut walk = self.route.begin();
+        // Of several that were asked one may name a leader that has just gone, too.
         let mut nobody_leads = false;
         let mut failures = Vec::new();
         loop {
@@ -403,7 +404,8 @@ impl Client {
                     Refused::NotLeader { body } => {
                         let leader = body.leader.as_ref();
                         let follows = leader.is_some_and(|leader| walk.follow(&leader.api));
-                        nobody_leads |= leader.is_none();
+                        let reached = leader.is_some_and(|leader| may_show_token(&leader.api));
+                        nobody_leads |= leader.is_none() || reached;
                         (Failure::from(body), follows || walk.go_on())
                     }
                     Refused::Otherwise(failure) => {

@@ -107,7 +107,7 @@ impl Walk {
 }
 
 /// Whether nobody on the way would read it.
-fn may_show_token(url: &str) -> bool {
+pub(crate) fn may_show_token(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else {
         return url.starts_with("https://");
     };

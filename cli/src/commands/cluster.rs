@@ -79,7 +79,6 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
         text.push_str(&line);
         text.push('\n');
     }
-    text.push('\n');
     let mut table = Table::new(&["NODE", "~NAME", "ROLE", "VOTE", "HEARD", "BEHIND", "CLOCK"]);
     for member in &seen.members {
         table.row(vec![
@@ -93,6 +92,7 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
         ]);
     }
     if !seen.members.is_empty() {
+        text.push('\n');
         text.push_str(&table.render_in(room));
     }
     let Outlook { means, next } = outlook(seen);

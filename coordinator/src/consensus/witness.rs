@@ -38,7 +38,8 @@ struct Heir {
 enum Standing {
     /// Somebody else leads, or nobody does.
     Follows {
-        /// When a leader was last heard.
+        /// When the leader was last heard that is the last known here; none where another is about to be
+        /// elected.
         heard: Option<Instant>,
     },
     Leads {
@@ -60,7 +61,8 @@ enum Plan {
 #[derive(Debug)]
 struct Watchdog {
     timers: Timers,
-    since: Instant,
+    /// When a leader was last heard; at first, when this began.
+    heard: Instant,
     asked: Option<Instant>,
     transferred: Option<Instant>,
 }
@@ -69,7 +71,7 @@ impl Watchdog {
     fn new(timers: Timers, now: Instant) -> Watchdog {
         Watchdog {
             timers,
-            since: now,
+            heard: now,
             asked: None,
             transferred: None,
         }
@@ -82,8 +84,10 @@ impl Watchdog {
         let election = self.timers.election_max;
         match standing {
             Standing::Follows { heard } => {
-                let heard = heard.map_or(self.since, |heard| heard.max(self.since));
-                if waits(Some(heard), 3 * election) || waits(self.asked, election) {
+                // While somebody else is being elected, nobody leads who could be heard, and what was
+                // heard before still counts.
+                self.heard = heard.map_or(self.heard, |heard| heard.max(self.heard));
+                if waits(Some(self.heard), 3 * election) || waits(self.asked, election) {
                     return Plan::Nothing;
                 }
                 self.asked = Some(now);
@@ -137,6 +141,13 @@ pub(super) async fn watch(raft: Raft<Types, State>, timers: Timers) {
 
 async fn look(raft: &Raft<Types, State>) -> Option<Standing> {
     let metrics = raft.metrics().borrow_watched().clone();
+    let mut voters = metrics.membership_config.voter_ids();
+    if voters.all(|voter| voter != metrics.id) {
+        // It has no part in an election.
+        return Some(Standing::Follows {
+            heard: Some(Instant::now()),
+        });
+    }
     if metrics.state != ServerState::Leader {
         let heard = raft.with_raft_state(heard).await.ok()?;
         return Some(Standing::Follows { heard });
@@ -205,6 +216,21 @@ mod tests {
             }
             assert_eq!(asked[..2], [asks, asks + 600], "{heard:?}");
         }
+    }
+
+    /// As when the lead is handed over: the vote that is cast for the next one says nothing of who led.
+    #[test]
+    fn while_another_is_elected_what_was_heard_before_counts() {
+        let (mut watchdog, begin) = watchdog();
+        let mut plan = |at, heard: Option<u64>| {
+            let heard = heard.map(|heard| begin + ms(heard));
+            watchdog.plan(begin + ms(at), &Standing::Follows { heard })
+        };
+        assert_eq!(plan(60_000, Some(60_000)), Plan::Nothing);
+        for at in (60_100..61_800).step_by(100) {
+            assert_eq!(plan(at, None), Plan::Nothing, "{at}");
+        }
+        assert_eq!(plan(61_800, None), Plan::Elect);
     }
 
     #[test]
