@@ -676,7 +676,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 18);
+        assert_eq!(views.len(), 19);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }
