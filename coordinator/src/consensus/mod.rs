@@ -54,10 +54,11 @@ use std::{fmt, io};
 
 use ledger::Store;
 use openraft::async_runtime::watch::WatchReceiver as _;
+use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{ChangeMembers, Raft, ReadPolicy};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use network::Network;
 use snapshots::Snapshots;
@@ -74,6 +75,9 @@ pub use reserve::Room;
 pub use snapshots::KeepError;
 pub use start::{GroupError, GroupOptions, Timers};
 pub use types::{Facts, Member, StoreId, StoreIdError};
+
+/// Between two tries of a change while another is under way.
+const CHANGE_AGAIN: Duration = Duration::from_millis(50);
 
 /// How long a machine may take to catch up while whoever adds it waits.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(20);
@@ -282,7 +286,8 @@ impl Group {
     /// Lets a node follow without a vote, and waits until it has caught up; answers whether it has in
     /// time.
     pub async fn add(&self, node: u64, member: Member) -> Result<bool, ChangeError> {
-        match timeout(CATCH_UP_LIMIT, self.raft.add_learner(node, member, true)).await {
+        let adding = when_free(|| self.raft.add_learner(node, member.clone(), true));
+        match timeout(CATCH_UP_LIMIT, adding).await {
             Ok(added) => added.map(|_| true).map_err(change_error),
             Err(_) => Ok(false),
         }
@@ -290,7 +295,7 @@ impl Group {
 
     /// Changes who votes. Whoever no longer does is no member any more.
     pub async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), ChangeError> {
-        let changed = self.raft.change_membership(voters, false).await;
+        let changed = when_free(|| self.raft.change_membership(voters.clone(), false)).await;
         changed.map(|_| ()).map_err(change_error)
     }
 
@@ -345,6 +350,24 @@ impl Group {
             Err(_) => Err(io::Error::other(
                 "the files of the group are not closed in time",
             )),
+        }
+    }
+}
+
+/// Makes a change of the membership once no other is under way: the leader itself writes down what
+/// members say of themselves, and a change has two halves. Waits for as long as that takes.
+async fn when_free<T, F>(
+    change: impl Fn() -> F,
+) -> Result<T, RaftError<Types, ClientWriteError<Types>>>
+where
+    F: Future<Output = Result<T, RaftError<Types, ClientWriteError<Types>>>>,
+{
+    loop {
+        match change().await {
+            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
+                ChangeMembershipError::InProgress(_),
+            ))) => sleep(CHANGE_AGAIN).await,
+            changed => return changed,
         }
     }
 }
