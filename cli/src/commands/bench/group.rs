@@ -102,6 +102,7 @@ impl Site {
             self.wait_for("a machine that takes part", |_| {
                 let request = AddMemberRequest {
                     address: address.clone(),
+                    by: None,
                 };
                 let added = client.post::<ClusterAnswer>("/api/v1/cluster/add", &request);
                 Ok(added.is_ok())

@@ -66,7 +66,7 @@ fn hand_over(stream: &mut Stream, how: How) -> Result<WallMs, Failure> {
     let begun = clock::now();
     match how {
         How::Asked => {
-            let to = TransferRequest { to: None };
+            let to = TransferRequest::default();
             let client = site.client(leader)?;
             client.post::<ClusterAnswer>("/api/v1/cluster/transfer", &to)?;
         }
