@@ -164,7 +164,7 @@ mod tests {
                 api: None,
                 token: None,
             };
-            let begun = membership.group(&data, &identity, reached);
+            let begun = membership.group(&data, &identity, None, reached);
             assert_eq!(begun.is_err(), refused, "{listens} {advertise:?} {join}");
             if let Err(error) = begun {
                 let told = error.to_string();

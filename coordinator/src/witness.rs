@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use transport::{Identity, Role};
 
 use crate::data_dir::DataDir;

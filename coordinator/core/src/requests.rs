@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use jobs::{Manifest, Shards};
 use ledger::command::{
-    CancelRun, ChangeGroup, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken, CreateToken, DeleteJob,
-    DeleteResource, Enrol, ManualRun, NoteBackup, PauseJob, PutJob, PutResource, Redo, RenewAgent,
-    Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, Settlement,
-    UncordonAgent, Verdict as Answer,
+    CancelRun, ChangeGroup, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken,
+    CreateToken, DeleteJob, DeleteResource, Enrol, ManualRun, NoteBackup, PauseJob, PutJob,
+    PutResource, Redo, RenewAgent, Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeJoinToken,
+    RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
 use protocol::{

@@ -7,11 +7,11 @@ use protocol::message::Incarnation;
 use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId, Token, WallMs};
 
 use crate::command::{
-    Admit, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Command, Confirm, CordonAgent,
-    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Enrol, Expire,
-    Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob, PutResource,
-    Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun, Restore, ResumeJob,
-    RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
+    Admit, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Command, Confirm,
+    CordonAgent, CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession,
+    Enrol, Expire, Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob,
+    PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun, Restore,
+    ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
     Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};

@@ -213,7 +213,10 @@ impl Context<'_> {
     pub(crate) fn next_node(&self, above: u64) -> Result<u64, Stop> {
         let given: i64 = self
             .conn
-            .prepare_cached("SELECT ifnull(max(node), 0) FROM enrolments")?
+            .prepare_cached(
+                "SELECT ifnull(max(node), 0) FROM \
+                 (SELECT node FROM enrolments UNION ALL SELECT node FROM control_machines)",
+            )?
             .query_row([], |row| row.get(0))?;
         Ok(above.min(NODE_MAX).max(given.unsigned_abs()) + 1)
     }
