@@ -103,7 +103,7 @@ pub(crate) fn proposal(choices: &mut Choices, set: &WorkingSet, past: &Past) -> 
 }
 
 fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
-    match c.below(36) {
+    match c.below(34) {
         33 if c.one_in(4) => restore(c),
         33 if c.one_in(4) => Command::NoteBackup(NoteBackup {
             node: c.text(),
@@ -113,7 +113,7 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             problem: c.one_in(2).then(|| c.text()),
         }),
         33 => Command::ReleaseGrants(ReleaseGrants {}),
-        32 | 34.. => about_tokens(c),
+        32 => about_tokens(c),
         0 => Command::BecomeActive(BecomeActive {
             node: c.text(),
             incarnation: Incarnation(u64::MAX),
@@ -272,7 +272,7 @@ fn about_tokens(c: &mut Choices) -> Command {
     let (by, reason) = (c.text(), c.text());
     let digest = |c: &mut Choices| c.pick(&["0", "1", "1", "x"]).repeat(64);
     let role = |c: &mut Choices| c.pick(&[Role::Agent, Role::Agent, Role::Witness]);
-    match c.pick(&[0, 1, 2, 2, 3, 4, 4, 4, 5]) {
+    match c.pick(&[0, 1, 1, 2, 2, 3, 4, 4, 4, 4, 4, 5]) {
         0 => Command::CreateToken(CreateToken {
             name,
             secret: digest(c),

@@ -236,7 +236,7 @@ fn generated_commands_reach_every_kind_of_answer() {
     let mut runner = TestRunner::deterministic();
     let mut done: BTreeMap<String, u32> = BTreeMap::new();
     let mut states: BTreeMap<RunState, u32> = BTreeMap::new();
-    for _ in 0..90 {
+    for _ in 0..140 {
         let mut told = Told::new(Rules::all());
         for _ in 0..120 {
             let mut step = choices().new_tree(&mut runner).unwrap().current();
