@@ -76,9 +76,9 @@ fn a_machine_that_is_away_for_a_minute_is_told_of_once_until_it_is_back() {
 fn a_new_leader_says_that_it_is_over_when_it_has_looked_itself() {
     let kind = AlertKind::MemberMissing;
     let mut bench = Bench::new();
-    find(&mut bench, 59, witness);
+    find(&mut bench, 50, witness);
     assert_eq!(said(&bench, kind), [] as [&str; 0]);
-    find(&mut bench, 2, witness);
+    find(&mut bench, 10, witness);
     assert_eq!(said(&bench, kind), ["over"]);
 }
 
