@@ -45,17 +45,9 @@ impl Trial {
         }
         site.start(1, 8)?;
         let journal = Journal::begin(&site)?;
-        let each = Writer {
-            schedule: "@every 2s",
-            shards: 1,
-            seconds: 0.5,
-            ..Writer::of("clocks/each")
-        };
+        let each = brief("clocks/each");
         each.apply(&site)?;
-        let paused = Writer {
-            schedule: "@every 2s",
-            ..Writer::of("clocks/paused")
-        };
+        let paused = brief("clocks/paused");
         paused.apply(&site)?;
         site.matins(&["pause", paused.name, "--reason", "not now"])?;
         let mut trial = Trial {
@@ -76,10 +68,7 @@ impl Trial {
         let clock = clock.context("the leader has a clock")?;
         clock.set(offset)?;
         // Whoever leads at this moment refuses it, or sets no watermark by a wrong clock.
-        let changed = Writer {
-            schedule: "@every 3s",
-            ..Writer::of("clocks/applied")
-        };
+        let changed = brief("clocks/applied");
         if let Err(error) = changed.apply(&self.site) {
             println!("applied as the clock was set: {error:#}");
         }
@@ -125,6 +114,16 @@ impl Trial {
         let ended = settle(site, journal, &[Fired(self.each, 2)], Duration::ZERO)?;
         ended.nobody_was_overtaken()?;
         self.site.close()
+    }
+}
+
+/// Often due, and soon done.
+fn brief(name: &str) -> Writer<'_> {
+    Writer {
+        schedule: "@every 2s",
+        shards: 1,
+        seconds: 0.5,
+        ..Writer::of(name)
     }
 }
 

@@ -27,3 +27,4 @@ mod room;
 mod smoke;
 mod stalls;
 mod used;
+mod versions;

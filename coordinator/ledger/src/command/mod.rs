@@ -157,7 +157,11 @@ pub enum Command {
 ///
 /// A group may run two versions of the program side by side. A command that one of its members does
 /// not know would stop that member, so it is not proposed before all of them say that they do.
-pub const COMMANDS_VERSION: u32 = 1;
+pub const COMMANDS_VERSION: u32 = if NEXT { 2 } else { 1 };
+
+/// Whether this is built as the version after this one, for the trial of a group that runs both: what
+/// a `PutResource` means is then new.
+const NEXT: bool = cfg!(feature = "next-version");
 
 impl Command {
     /// Since which version the command is known; at most [`COMMANDS_VERSION`], which rises by one
@@ -165,6 +169,7 @@ impl Command {
     /// heed.
     pub fn version(&self) -> u32 {
         match self {
+            Command::PutResource(_) if NEXT => 2,
             Command::BecomeActive(_)
             | Command::PutJob(_)
             | Command::DeleteJob(_)
