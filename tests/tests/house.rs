@@ -193,7 +193,7 @@ fn consensus_is_the_only_module_that_names_openraft() {
 /// what people run.
 #[test]
 fn nothing_but_tests_can_switch_a_rule_off_or_send_what_is_no_frame() {
-    const FOR_TESTS: [&str; 2] = ["switchable-rules", "unframed"];
+    const FOR_TESTS: [&str; 3] = ["switchable-rules", "unframed", "next-version"];
     for package in workspace() {
         for dependency in &package.dependencies {
             let mut enabled = dependency.features.iter();
