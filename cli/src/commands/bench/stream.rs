@@ -110,10 +110,16 @@ impl Stream {
     /// leader has its address; answers which leads.
     pub(super) fn wait_until_settled(&mut self) -> Result<usize, Failure> {
         self.site.wait_until_warm()?;
-        let leader = self.site.wait_until_whole()?;
+        let mut leader = self.site.wait_until_whole()?;
         if let Some(watch) = &self.watch {
+            // Who cannot have the address gives the lead away.
+            let has_it = |site: &Site| {
+                (0..COORDINATORS).find(|&machine| watch.is_at(machine) && site.leads(machine))
+            };
             let what = "the address to be where the leader is";
-            self.site.wait_for(what, |_| Ok(watch.is_at(leader)))?;
+            self.site
+                .wait_for(what, |site| Ok(has_it(site).is_some()))?;
+            leader = has_it(&self.site).unwrap_or(leader);
         }
         Ok(leader)
     }
