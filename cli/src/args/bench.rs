@@ -86,7 +86,7 @@ pub(crate) struct BenchRounds {
     /// How soon a lost leader is noticed
     #[arg(long, value_enum, value_name = "PROFILE", default_value_t)]
     pub(crate) timers: Timers,
-    /// Do not measure beside it what etcd and keepalived do, where they are installed
+    /// Do not measure beside it what etcd does, where it is installed
     #[arg(long)]
     pub(crate) no_yardstick: bool,
 }
