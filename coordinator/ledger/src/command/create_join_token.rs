@@ -36,9 +36,13 @@ impl CreateJoinToken {
             expires_at: self.expires_at,
             by,
         })?;
+        let named = match name_prefix {
+            "" => String::new(),
+            prefix => format!(", under names that begin with `{prefix}`"),
+        };
         let what = format!(
-            "{id}: {} uses until {}, for {}s whose names begin with `{name_prefix}`",
-            self.uses, self.expires_at, self.role
+            "{id}: lets {} in as {} until {}{named}",
+            self.uses, self.role, self.expires_at
         );
         context.audit(Audit {
             by,
