@@ -428,9 +428,9 @@ pub struct Status {
     /// The reign; `null` while this coordinator does not lead.
     #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
-    /// `trusted`; `no_reference` where too few agents are there to compare with; `warned` where it
-    /// differs from theirs; `held` after a step, where they contradict it, or where they have not
-    /// spoken yet since the machine was started: then nothing fires.
+    /// `trusted`; `no_reference` where too few control machines and agents are there to compare
+    /// with; `warned` where it differs from theirs; `held` after a step, where they contradict it,
+    /// or where they have not spoken yet since the machine was started: then nothing fires.
     pub clock: String,
     /// How long the clock is held yet, after a step or a start of the machine.
     pub clock_held_ms: Option<i64>,

@@ -58,7 +58,8 @@ pub(crate) struct Coordinator {
     /// Name of this machine in logs and answers [default: its host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// A person is told when this machine's clock differs so much from the hosts'
+    /// A person is told when this machine's clock differs so much from those of the other
+    /// control machines, or of the hosts
     #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "100ms")]
     pub(crate) clock_warn: DurationMs,
     /// Nothing fires while it differs by more than this

@@ -141,7 +141,13 @@ fn what_was_stopped_does_not_put_it_back() {
     let lab = Lab::new(1);
     let machine = &lab.machines[0];
     let keeper = machine.keep();
-    let mut stream = UnixStream::connect(&machine.socket).unwrap();
+    let mut stream = None;
+    // Its socket is there a moment before it listens.
+    wait_for("the keeper to take a call", || {
+        stream = UnixStream::connect(&machine.socket).ok();
+        stream.is_some()
+    });
+    let mut stream = stream.unwrap();
     let mut reports = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut read_report = || reports.next().unwrap().unwrap();
     assert!(read_report().contains("\"holds\":false"));

@@ -267,7 +267,7 @@ mod tests {
     fn the_form_stays_what_it_is() {
         let store = "\"store\":\"000000000000000000000000000000ff\"";
         let bare = format!("\u{1}{{\"voters\":[[1]],\"nodes\":{{\"1\":{{{store}}}}}}}");
-        let known = "\"name\":\"\",\"role\":\"coordinator\",\"peers\":\"\",\"agents\":\"\",\"api\":\"\",\"speaks\":1";
+        let known = "\"name\":\"\",\"role\":\"coordinator\",\"peers\":\"\",\"agents\":\"\",\"api\":\"\",\"token\":\"\",\"speaks\":1";
         let whole = bare.replace(store, &format!("{store},{known}"));
         let more = bare.replace(store, &format!("{store},\"tomorrow\":[1]"));
         for written in [&bare, &whole, &more] {

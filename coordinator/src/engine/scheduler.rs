@@ -376,13 +376,10 @@ impl Scheduler {
     /// Once the last batch is back and the successor has it, the reign ends and the lead is given
     /// away: nothing can be proposed any more under a term whose leader has told another to lead.
     fn go_on_leaving(&mut self) {
-        if self.committing {
-            return;
-        }
         let Some(leaving) = &self.leaving else {
             return;
         };
-        if self.quorum.has_everything(leaving.successor) {
+        if !self.committing && self.quorum.has_everything(leaving.successor) {
             let Some(leaving) = self.leaving.take() else {
                 return;
             };
@@ -394,7 +391,8 @@ impl Scheduler {
         }
     }
 
-    /// Goes on as before: the successor has not caught up.
+    /// Goes on as before: the successor has not caught up, or the batch has not come back. Where the
+    /// others are gone it never does, and whoever asked must not wait for that.
     fn stay(&mut self) {
         let Some(leaving) = self.leaving.take() else {
             return;

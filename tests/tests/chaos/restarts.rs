@@ -198,3 +198,40 @@ fn a_forbid_job_across_its_next_fire_and_a_failover() -> Result<()> {
     }
     site.close()
 }
+
+/// The others stand still while a batch of the leader is on its way to them, and it is told to end:
+/// nobody can take the lead, and nothing comes back, but it ends. They go on without it.
+#[test]
+#[ignore = "make test-full: a minute and a half"]
+fn a_leader_whose_others_are_gone_ends_when_it_is_told_to() -> Result<()> {
+    let mut site = Site::of_three(2)?;
+    site.start(2, 8)?;
+    let journal = Journal::begin(&site)?;
+    let each = Writer {
+        schedule: "@every 1s",
+        seconds: 0.2,
+        takeover: "60s",
+        ..Writer::of("restart/alone")
+    };
+    each.apply(&site)?;
+    let leader = site.wait_for_leader()?;
+    let others = ["c1", "c2", "w"].map(str::to_owned);
+    let others: Vec<String> = others.into_iter().filter(|it| *it != leader).collect();
+    for name in &others {
+        site.stop(name)?;
+    }
+    site.wait_for("the leader to find itself alone", |site| {
+        Ok(!site.leads(&leader))
+    })?;
+    // Its job fires every second.
+    sleep(Duration::from_secs(2));
+    site.terminate(&leader)?;
+    for name in &others {
+        site.go_on(name)?;
+    }
+    site.wait_for_leader_but(&leader)?;
+    site.start_control(&leader)?;
+    site.wait_until_ready(&leader)?;
+    settle(&mut site, journal, &[Fired(each, 3)], Duration::ZERO)?;
+    site.close()
+}

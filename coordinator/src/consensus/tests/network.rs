@@ -287,7 +287,9 @@ async fn a_member_knows_how_the_others_stand() {
 async fn a_member_without_the_authoritys_key_is_renewed_by_one_that_has_it() {
     let house = House::of_three(&[]).await;
     for node in [2, 3] {
-        let certificate = house.groups[&node].ask_for_certificate().await.unwrap();
+        let group = &house.groups[&node];
+        until("it knows whom to ask", async || group.peers().len() == 2).await;
+        let certificate = group.ask_for_certificate().await.unwrap();
         let name = format!("c{node}");
         let identity = Identity::load(&house.directory.path().join("pki").join(name)).unwrap();
         let before = identity.lifetime();
