@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ledger::{Outcome, Proposal};
 use tokio::runtime::{self, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::consensus::{Group, GroupError, GroupOptions, ProposeError};
@@ -26,6 +26,7 @@ pub(crate) struct Member {
     group: Arc<Group>,
     runtime: Handle,
     stop: oneshot::Sender<Arc<Group>>,
+    given_up: watch::Sender<bool>,
     pub(crate) thread: Thread,
 }
 
@@ -33,11 +34,13 @@ pub(crate) struct Member {
 pub(crate) struct Proposer {
     group: Arc<Group>,
     runtime: Handle,
+    given_up: watch::Receiver<bool>,
 }
 
 impl Proposer {
-    /// Proposes a batch in a term for as long as this node leads in it. A leader that no quorum has
-    /// answered for a while takes nothing, and may be answered again; what was not taken is not done.
+    /// Proposes a batch in a term for as long as this node leads in it, or until that is given up. A
+    /// leader that no quorum has answered for a while takes nothing, and may be answered again; what
+    /// was not taken is not done.
     pub(crate) fn propose(
         &self,
         term: u64,
@@ -48,13 +51,21 @@ impl Proposer {
             let now = *leadership.borrow();
             now.leads && now.term == term
         };
-        self.runtime.block_on(async {
+        let proposed = async {
             loop {
                 let proposed = self.group.propose_in(term, Arc::clone(batch)).await;
                 match proposed {
                     Err(ProposeError::NotLeading { .. }) if leads() => sleep(AGAIN).await,
                     proposed => return proposed,
                 }
+            }
+        };
+        let mut given_up = self.given_up.clone();
+        self.runtime.block_on(async {
+            tokio::select! {
+                proposed = proposed => proposed,
+                // Or the member is gone altogether.
+                _ = given_up.wait_for(|given_up| *given_up) => Err(ProposeError::Unknown),
             }
         })
     }
@@ -75,10 +86,12 @@ impl Member {
         let group = starting
             .await
             .map_err(|_| CoordinatorError::Died { name: NAME })??;
+        let (given_up, _) = watch::channel(false);
         Ok(Member {
             group,
             runtime: handle,
             stop,
+            given_up,
             thread,
         })
     }
@@ -96,7 +109,13 @@ impl Member {
         Proposer {
             group: Arc::clone(&self.group),
             runtime: self.runtime.clone(),
+            given_up: self.given_up.subscribe(),
         }
+    }
+
+    /// Batches under way are waited for no longer: where the others are gone they never come back.
+    pub(crate) fn give_up(&self) {
+        self.given_up.send_replace(true);
     }
 
     /// Closes the files. Whoever uses the group has been asked to end before.

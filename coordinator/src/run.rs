@@ -372,14 +372,20 @@ impl Threads {
         CoordinatorError::Died { name }
     }
 
-    /// Lets the batch in the ledger's hands be committed and its outcomes be told.
-    async fn stop(self) {
+    /// Lets the batch in the ledger's hands be committed and its outcomes be told, if that can be.
+    async fn stop(mut self) {
         self.following.abort();
         self.engine.send(Input::Stop);
+        // An end is an end, by return or by panic.
+        if timeout(STOP_LIMIT, &mut self.scheduler.ended)
+            .await
+            .is_err()
+        {
+            tracing::warn!("the ledger's last batch does not come back; going without it");
+            self.member.give_up();
+        }
         let ended = async {
-            // An end is an end, by return or by panic.
             let _ = self.following.await;
-            let _ = self.scheduler.ended.await;
             let _ = self.committer.ended.await;
             // It ends with the scheduler; what is served has ended before the address goes.
             if let Some(address) = self.address {
@@ -388,7 +394,7 @@ impl Threads {
             self.member.stop().await;
         };
         if timeout(STOP_LIMIT, ended).await.is_err() {
-            tracing::warn!("the ledger's last batch does not come back; going without it");
+            tracing::warn!("the files are not closed in order; going without that");
         }
     }
 }
