@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use protocol::api::{Alert, Status};
 
-use crate::end::{Fired, settle};
+use crate::end::settle;
 use crate::faketime::{Clock, library};
 use crate::journal::Journal;
 use crate::site::{GROUP, Site};
@@ -111,7 +111,7 @@ impl Trial {
 
     fn settle(mut self) -> Result<()> {
         let (site, journal) = (&mut self.site, self.journal);
-        let ended = settle(site, journal, &[Fired(self.each, 2)], Duration::ZERO)?;
+        let ended = settle(site, journal, &[&self.each], Duration::ZERO)?;
         ended.nobody_was_overtaken()?;
         self.site.close()
     }

@@ -6,16 +6,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use protocol::{RunId, RunState};
+use protocol::RunId;
 
 use crate::evidence::Evidence;
 use crate::fires::check_fires;
 use crate::journal::{self, Journal};
+use crate::person::answer_for;
 use crate::site::{PATIENCE, Site};
 use crate::writers::Writer;
-
-/// A job that has fired all the while, and how often it does.
-pub(crate) struct Fired<'a>(pub(crate) Writer<'a>, pub(crate) i64);
 
 /// What was seen when all had come to its end.
 pub(crate) struct Ended {
@@ -31,6 +29,22 @@ impl Ended {
         ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");
         Ok(())
     }
+
+    /// Each shard of a job that ran once was carried out by the attempt that began it.
+    pub(crate) fn nothing_was_interrupted(&self, job: &Writer) -> Result<()> {
+        let attempts = self.evidence.attempts();
+        let of_job: Vec<i64> = attempts
+            .filter(|(piece, _)| piece.job == job.name)
+            .map(|(_, attempt)| attempt.token.0)
+            .collect();
+        ensure!(
+            of_job.len() == job.shards as usize,
+            "{}: {} shards, and attempts {of_job:?}",
+            job.name,
+            job.shards
+        );
+        Ok(())
+    }
 }
 
 /// Waits until all that was due by now has come to its end, then holds against each other what the
@@ -41,7 +55,7 @@ impl Ended {
 pub(crate) fn settle(
     site: &mut Site,
     journal: Journal,
-    fired: &[Fired],
+    fired: &[&Writer],
     limit: Duration,
 ) -> Result<Ended> {
     let leader = site.wait_for_leader()?;
@@ -54,8 +68,8 @@ pub(crate) fn settle(
         evidence.summary()
     );
     evidence.check()?;
-    for Fired(job, every_seconds) in fired {
-        let fires = check_fires(site, job.name, every_seconds * 1_000)?;
+    for job in fired {
+        let fires = check_fires(site, job.name, job.period_ms()?)?;
         println!("{}: {fires} fires, none missing, none twice", job.name);
     }
     journal.check(site)?;
@@ -89,14 +103,7 @@ fn wait_until_ended(
             return Ok(asked);
         }
         ensure!(begun.elapsed() < limit, "still open: {open:#?}");
-        for run in open
-            .iter()
-            .filter(|run| run.state == RunState::NeedsConfirmation)
-        {
-            let id = run.run.to_string();
-            site.matins(&["confirm", &id, "--as", "retry", "--reason", "looked at it"])?;
-            *asked.entry(run.run).or_default() += 1;
-        }
+        answer_for(site, &open, &mut asked)?;
         site.check_alive()?;
         sleep(Duration::from_millis(500));
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::chance::{chance, seed};
-use crate::end::{Fired, settle};
+use crate::end::settle;
 use crate::journal::Journal;
 use crate::ledgers;
 use crate::misfortune::Misfortune;
@@ -16,15 +16,15 @@ use crate::writers::Writer;
 
 const HOSTS: u32 = 3;
 
-/// Jobs that fire every so many seconds, and their shards.
-const JOBS: [(&str, i64, u32); 7] = [
-    ("kills/a", 1, 1),
-    ("kills/b", 1, 1),
-    ("kills/c", 2, 1),
-    ("kills/d", 2, 1),
-    ("kills/e", 2, 2),
-    ("kills/f", 3, 4),
-    ("kills/g", 5, 3),
+/// Jobs, how often they fire, and their shards.
+const JOBS: [(&str, &str, u32); 7] = [
+    ("kills/a", "@every 1s", 1),
+    ("kills/b", "@every 1s", 1),
+    ("kills/c", "@every 2s", 1),
+    ("kills/d", "@every 2s", 1),
+    ("kills/e", "@every 2s", 2),
+    ("kills/f", "@every 3s", 4),
+    ("kills/g", "@every 5s", 3),
 ];
 
 /// How often its jobs have fired, as the ledger of this machine has it, whether or not anybody
@@ -43,21 +43,13 @@ fn killed_during(fires: usize, longest_pause_ms: i64, limit: Duration) -> Result
     let mut site = Site::of_three(HOSTS)?;
     site.start(HOSTS, 16)?;
     let journal = Journal::begin(&site)?;
-    let schedules: Vec<String> = JOBS.map(|(_, every, _)| format!("@every {every}s")).into();
-    let jobs: Vec<Fired> = JOBS
-        .iter()
-        .zip(&schedules)
-        .map(|(&(name, every, shards), schedule)| {
-            let job = Writer {
-                schedule,
-                shards,
-                seconds: 0.1,
-                ..Writer::of(name)
-            };
-            Fired(job, every)
-        })
-        .collect();
-    for Fired(job, _) in &jobs {
+    let jobs = JOBS.map(|(name, schedule, shards)| Writer {
+        schedule,
+        shards,
+        seconds: 0.1,
+        ..Writer::of(name)
+    });
+    for job in &jobs {
         job.apply(&site)?;
     }
     let begun = Instant::now();
@@ -81,7 +73,7 @@ fn killed_during(fires: usize, longest_pause_ms: i64, limit: Duration) -> Result
     misfortune.heal_all(&mut site)?;
     site.wait_for_agents(HOSTS)?;
     println!("{strikes} killed in {:?}", begun.elapsed());
-    let ended = settle(&mut site, journal, &jobs, limit)?;
+    let ended = settle(&mut site, journal, &jobs.each_ref(), limit)?;
     ended.nobody_was_overtaken()?;
     site.close()
 }

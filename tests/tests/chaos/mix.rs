@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::cables::on_network;
 use crate::chance::{chance, seed};
-use crate::end::{Fired, settle};
+use crate::end::settle;
 use crate::journal::Journal;
 use crate::misfortune::Misfortune;
 use crate::rng::Rng;
@@ -75,7 +75,7 @@ impl Network {
     }
 }
 
-fn jobs() -> [Fired<'static>; 6] {
+fn jobs() -> [Writer<'static>; 6] {
     let of = |name, schedule, shards, seconds, overlap, ways| Writer {
         schedule,
         shards,
@@ -85,30 +85,18 @@ fn jobs() -> [Fired<'static>; 6] {
         ..Writer::of(name)
     };
     [
-        Fired(of("mix/queue", "@every 6s", 4, 2.0, "queue", &[]), 6),
-        Fired(of("mix/forbid", "@every 8s", 2, 3.0, "forbid", &[]), 8),
-        Fired(
-            of("mix/wide", "@every 15s", 6, 2.0, "queue", &["stubborn"]),
-            15,
-        ),
-        Fired(
-            of("mix/daemon", "@every 9s", 1, 2.0, "queue", &["daemon"]),
-            9,
-        ),
-        Fired(
-            Writer {
-                safe: false,
-                ..of(UNSAFE, "@every 10s", 2, 2.0, "forbid", &[])
-            },
-            10,
-        ),
-        Fired(
-            Writer {
-                takeover: "60s",
-                ..of("mix/patient", "@every 20s", 2, 12.0, "queue", &[])
-            },
-            20,
-        ),
+        of("mix/queue", "@every 6s", 4, 2.0, "queue", &[]),
+        of("mix/forbid", "@every 8s", 2, 3.0, "forbid", &[]),
+        of("mix/wide", "@every 15s", 6, 2.0, "queue", &["stubborn"]),
+        of("mix/daemon", "@every 9s", 1, 2.0, "queue", &["daemon"]),
+        Writer {
+            safe: false,
+            ..of(UNSAFE, "@every 10s", 2, 2.0, "forbid", &[])
+        },
+        Writer {
+            takeover: "60s",
+            ..of("mix/patient", "@every 20s", 2, 12.0, "queue", &[])
+        },
     ]
 }
 
@@ -122,7 +110,7 @@ fn mix(length: Duration) -> Result<()> {
     let mut room = Room::start(HOSTS)?;
     let journal = Journal::begin(&room.site)?;
     let jobs = jobs();
-    for Fired(job, _) in &jobs {
+    for job in &jobs {
         job.apply(&room.site)?;
     }
     let begun = Instant::now();
@@ -146,7 +134,7 @@ fn mix(length: Duration) -> Result<()> {
     room.site.wait_for_agents(HOSTS)?;
     let stalls = misfortune.stalls.len();
     println!("{strikes} strikes, {stalls} stalls");
-    let ended = settle(&mut room.site, journal, &jobs, length)?;
+    let ended = settle(&mut room.site, journal, &jobs.each_ref(), length)?;
     let mut overlaps = ended.evidence.overlaps();
     overlaps.retain(|overlap| !misfortune.excuses(overlap, &ended.evidence));
     ensure!(overlaps.is_empty(), "overlaps: {overlaps:#?}");

@@ -6,19 +6,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::chance::{chance, seed};
-use crate::end::{Fired, settle};
+use crate::end::settle;
 use crate::journal::Journal;
 use crate::site::{PATIENCE, Site, agent_name, supervisor_name};
 use crate::writers::{Writer, living, tokens_of, wait_for_successors};
 
 fn each(name: &str) -> Writer<'_> {
-    Writer {
-        schedule: "@every 3s",
-        shards: 2,
-        seconds: 0.5,
-        takeover: "60s",
-        ..Writer::of(name)
-    }
+    Writer::ticking(name, "@every 3s")
 }
 
 /// The leader stands still for 2 to 20 s at a time, and wakes with its timers overdue and what it
@@ -52,13 +46,9 @@ fn a_leader_that_stands_still_and_goes_on_takes_nothing_away() -> Result<()> {
         sleep(Duration::from_millis(rng.between(0, 2_000) as u64));
     }
     let limit = Duration::from_secs(120);
-    let ended = settle(&mut site, journal, &[Fired(each, 3)], limit)?;
+    let ended = settle(&mut site, journal, &[&each], limit)?;
     ended.nobody_was_overtaken()?;
-    let of_long = ended
-        .evidence
-        .attempts()
-        .filter(|(p, _)| p.job == long.name);
-    ensure!(of_long.count() == 4, "an attempt of the long one was lost");
+    ended.nothing_was_interrupted(&long)?;
     site.close()
 }
 
@@ -89,7 +79,7 @@ fn an_agent_stopped_past_its_lease_and_a_failover() -> Result<()> {
     ensure!(living(&site, &tokens)?.is_empty(), "it outlived its lease");
     site.go_on(&agent_name(1))?;
     site.wait_for_agents(2)?;
-    let ended = settle(&mut site, journal, &[Fired(each, 3)], PATIENCE)?;
+    let ended = settle(&mut site, journal, &[&each], PATIENCE)?;
     ended.nobody_was_overtaken()?;
     site.close()
 }
@@ -126,7 +116,7 @@ fn a_host_stopped_past_its_lease_and_a_failover() -> Result<()> {
         Ok(living(site, &tokens)?.is_empty())
     })?;
     site.wait_for_agents(2)?;
-    let ended = settle(&mut site, journal, &[Fired(each, 3)], PATIENCE)?;
+    let ended = settle(&mut site, journal, &[&each], PATIENCE)?;
     ensure!(ended.evidence.refused() > 0, "no stale write was refused");
     let unexcused: Vec<_> = ended
         .evidence

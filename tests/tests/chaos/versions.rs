@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use protocol::api::Cluster;
 
-use crate::end::{Fired, settle};
+use crate::end::settle;
 use crate::grounds::{Grounds, finish};
 use crate::journal::Journal;
 use crate::site::{GROUP, Site, binary};
@@ -113,7 +113,7 @@ fn what_an_older_member_does_not_know_waits_for_its_upgrade() -> Result<()> {
     })?;
     site.matins(&["resource", "set", "db", "3"])?;
 
-    let ended = settle(&mut site, journal, &[Fired(each, 2)], Duration::ZERO)?;
+    let ended = settle(&mut site, journal, &[&each], Duration::ZERO)?;
     ended.nobody_was_overtaken()?;
     site.close()
 }

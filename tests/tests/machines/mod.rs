@@ -17,6 +17,7 @@ pub(crate) mod fires;
 pub(crate) mod grounds;
 pub(crate) mod leftovers;
 pub(crate) mod misfortune;
+pub(crate) mod person;
 #[path = "../simulate/rng.rs"]
 #[allow(unreachable_pub)]
 pub(crate) mod rng;

@@ -52,6 +52,25 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// One that fires all through a trial: two short shards, whose leases outlive a change of leader.
+    pub(crate) fn ticking(name: &'a str, schedule: &'a str) -> Writer<'a> {
+        Writer {
+            schedule,
+            shards: 2,
+            seconds: 0.5,
+            takeover: "60s",
+            ..Writer::of(name)
+        }
+    }
+
+    /// How far its fires are apart, where it fires `@every` so many seconds.
+    pub(crate) fn period_ms(&self) -> Result<i64> {
+        let seconds = self.schedule.strip_prefix("@every ");
+        let seconds = seconds.and_then(|rest| rest.strip_suffix('s'));
+        let seconds: i64 = seconds.context("`@every` so many seconds")?.parse()?;
+        Ok(seconds * 1_000)
+    }
+
     pub(crate) fn manifest(&self, site: &Site) -> String {
         let repeatable = if self.safe {
             "{ safe: true, how: \"a newer attempt replaces what an older one wrote\" }"

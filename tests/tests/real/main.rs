@@ -9,7 +9,7 @@ mod machines;
 
 use machines::{
     cables, chance, client, control, evidence, faketime, fires, grounds, leftovers, misfortune,
-    rng, site, usage, writers,
+    person, rng, site, usage, writers,
 };
 
 mod clocks;

@@ -7,11 +7,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use protocol::{RunId, RunState};
+use protocol::RunId;
 
 use crate::chance::{chance, seed};
 use crate::fires::check_fires;
 use crate::misfortune::Misfortune;
+use crate::person::answer_for;
 use crate::site::Site;
 use crate::writers::Writer;
 
@@ -71,22 +72,15 @@ fn settle(site: &mut Site, last: RunId, limit: Duration) -> Result<BTreeMap<RunI
     let begun = Instant::now();
     loop {
         let runs = site.runs()?;
-        let open: Vec<_> = runs
-            .iter()
+        let open = runs.into_iter();
+        let open: Vec<_> = open
             .filter(|run| run.run <= last && run.ended_at.is_none())
             .collect();
         if open.is_empty() {
             return Ok(asked);
         }
         ensure!(begun.elapsed() < limit, "still open: {open:#?}");
-        for run in open
-            .iter()
-            .filter(|run| run.state == RunState::NeedsConfirmation)
-        {
-            let id = run.run.to_string();
-            site.matins(&["confirm", &id, "--as", "retry", "--reason", "looked at it"])?;
-            *asked.entry(run.run).or_default() += 1;
-        }
+        answer_for(site, &open, &mut asked)?;
         site.check_alive()?;
         sleep(Duration::from_millis(200));
     }
