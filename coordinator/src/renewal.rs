@@ -30,6 +30,9 @@ use crate::exit::causes;
 /// The wall clock may be stepped at any time: it is looked at again before long.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
+/// However short the lives of certificates are, nobody is asked more often.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+
 /// Why this machine has no new certificate.
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {
@@ -56,18 +59,17 @@ pub(crate) async fn keep(
     let mut told = String::new();
     loop {
         until(identity.lifetime().renews_from()).await;
-        let certificate = match renew(&identity, authority.as_ref(), &group).await {
-            Err(RenewalError::Stopped) => return,
-            renewed => renewed,
-        };
-        match certificate {
+        let pause = match renew(&identity, authority.as_ref(), &group).await {
             Ok(lifetime) => {
                 told.clear();
                 tracing::info!(until = %lifetime.until, "this machine's certificate is renewed");
                 if let Some(engine) = &engine {
                     engine.send(Input::OwnCertificate(lifetime));
                 }
+                // It is due again at once where the clock of who signed it is far behind.
+                Duration::ZERO
             }
+            Err(RenewalError::Stopped) => return,
             Err(error) => {
                 let why = causes(&error);
                 let Lifetime { until, .. } = identity.lifetime();
@@ -76,14 +78,12 @@ pub(crate) async fn keep(
                     told = why;
                 }
                 let again = identity.lifetime().renews_again_after();
-                sleep(Duration::from_millis(again.0.unsigned_abs()).max(SHORTEST_PAUSE)).await;
+                Duration::from_millis(again.0.unsigned_abs())
             }
-        }
+        };
+        sleep(pause.max(SHORTEST_PAUSE)).await;
     }
 }
-
-/// However short the lives of certificates are, nobody is asked more often.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
 async fn until(due: WallMs) {
     loop {

@@ -194,18 +194,14 @@ impl Told {
         let changed = self.last.is_none_or(|(last, _)| last != standing);
         let again = self.last.is_none_or(|(_, at)| now.boot - at >= SAY_EVERY);
         let (node, reached_at) = (group.node(), group.reached_at());
+        if self.is_lonely_news(standing, now.boot) {
+            tracing::warn!(
+                node,
+                "too few of those that vote are heard, or none that leads: nothing can be decided here"
+            );
+        }
         match standing {
-            ClusterStanding::Searches | ClusterStanding::CutOff => {
-                let (since, told) = *self.lonely.get_or_insert((now.boot, false));
-                if !told && now.boot - since >= ELECTED_BY {
-                    self.lonely = Some((since, true));
-                    tracing::warn!(
-                        node,
-                        "too few of those that vote are heard, or none that leads: nothing can be decided here"
-                    );
-                }
-                return;
-            }
+            ClusterStanding::Searches | ClusterStanding::CutOff => return,
             ClusterStanding::Waits if changed || again => tracing::info!(
                 node,
                 address = reached_at,
@@ -221,14 +217,45 @@ impl Told {
             _ if changed => {}
             _ => return,
         }
-        self.lonely = None;
         self.last = Some((standing, now.boot));
+    }
+
+    /// Whether nobody has been heard that leads for so long that it is to be told; once each time.
+    fn is_lonely_news(&mut self, standing: ClusterStanding, now: BootMs) -> bool {
+        if !matches!(
+            standing,
+            ClusterStanding::Searches | ClusterStanding::CutOff
+        ) {
+            self.lonely = None;
+            return false;
+        }
+        let (since, told) = *self.lonely.get_or_insert((now, false));
+        let news = !told && now - since >= ELECTED_BY;
+        self.lonely = Some((since, told || news));
+        news
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_nobody_leads_is_told_once_each_time() {
+        let mut told = Told::default();
+        let mut news = |standing, at: i64| told.is_lonely_news(standing, BootMs(at));
+        let long = ELECTED_BY.0;
+        for begun in [0, 10 * long] {
+            assert!(!news(ClusterStanding::Searches, begun));
+            assert!(!news(ClusterStanding::CutOff, begun + long - 1));
+            assert!(news(ClusterStanding::Searches, begun + long));
+            assert!(!news(ClusterStanding::Searches, begun + 2 * long));
+            // As it stood before, and for a moment only.
+            assert!(!news(ClusterStanding::Follows, begun + 3 * long));
+            assert!(!news(ClusterStanding::Searches, begun + 4 * long));
+            assert!(!news(ClusterStanding::Follows, begun + 4 * long + 1));
+        }
+    }
 
     #[test]
     fn what_is_said_goes_by_who_is_heard() {

@@ -302,7 +302,7 @@ impl Group {
     /// Takes a member out that has no vote.
     pub async fn forget(&self, node: u64) -> Result<(), ChangeError> {
         let without = ChangeMembers::RemoveNodes(BTreeSet::from([node]));
-        let changed = self.raft.change_membership(without, false).await;
+        let changed = when_free(|| self.raft.change_membership(without.clone(), false)).await;
         changed.map(|_| ()).map_err(change_error)
     }
 

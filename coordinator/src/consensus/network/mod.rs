@@ -48,7 +48,7 @@ pub use clocks::PeerClock;
 pub use table::{Peer, Stranger};
 
 /// What a member says when it goes.
-pub(super) const GOODBYE: &str = "this member stops";
+const GOODBYE: &str = "this member stops";
 
 /// How often the leader looks whether the membership is out of date, beside when somebody has said
 /// something new.
@@ -101,8 +101,8 @@ pub enum NotRenewed {
         "this machine does not have the key of the cluster's authority, and there is no other member that could be asked"
     )]
     Nobody,
-    #[error("node {node}: {why}")]
-    Asked { node: u64, why: String },
+    #[error("{}", tried.join("; "))]
+    Asked { tried: Vec<String> },
 }
 
 /// Why a machine cannot be added.
@@ -268,7 +268,7 @@ impl Network {
 
     /// Asks one other member after the other for the next certificate of this machine's key.
     pub(super) async fn ask_for_certificate(&self) -> Result<String, NotRenewed> {
-        let mut failed = NotRenewed::Nobody;
+        let mut tried = Vec::new();
         for node in self.table.others() {
             let link = self.link(node);
             let why = match timeout(RENEWAL_LIMIT, link.ask_for_certificate()).await {
@@ -276,9 +276,13 @@ impl Network {
                 Ok(Err(why)) => why,
                 Err(_) => "it has not answered in time".to_owned(),
             };
-            failed = NotRenewed::Asked { node, why };
+            tried.push(format!("node {node}: {why}"));
         }
-        Err(failed)
+        Err(if tried.is_empty() {
+            NotRenewed::Nobody
+        } else {
+            NotRenewed::Asked { tried }
+        })
     }
 
     /// The others will look for it where it says that it is reached, and not where it was found.
