@@ -11,15 +11,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coordinator_core::clock::Thresholds;
-use coordinator_core::clock::members::{MemberClock, Part, Reading};
+use coordinator_core::clock::members::{MemberClock, Reading};
 use coordinator_core::{Config, Core};
 use ledger::{SeenClock, Store, StoreError, WorkingSet};
 use protocol::api::{ClusterStanding, LeaderAddress};
 use protocol::message::Incarnation;
-use protocol::{BootMs, Epoch, Lifetime, Rules, WallMs};
+use protocol::{BootMs, Epoch, Lifetime, Role, Rules, WallMs};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use transport::Role;
 
 use crate::clock::{in_millis, read_now};
 use crate::consensus::{Group, Leadership, PeerClock};
@@ -109,10 +108,7 @@ fn clocks_of_members(group: &Group) -> Vec<MemberClock> {
         .filter(|&(node, _)| node != group.node());
     let clocks = others.map(|(node, member)| MemberClock {
         node,
-        part: match member.facts.role {
-            Role::Witness => Part::Witness,
-            _ => Part::Coordinator,
-        },
+        role: member.facts.role,
         reading: peers.remove(&node).and_then(|peer| peer.clock).map(reading),
     });
     clocks.collect()

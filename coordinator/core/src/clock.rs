@@ -347,9 +347,10 @@ impl ClockGate {
     /// The coordinator that should lead instead of this one, whose clock is held: one whose clock has
     /// stood still, and agrees with a witness's or with the fleet's.
     pub(crate) fn heir(&self, now: Now) -> Option<u64> {
-        let held = !self.verdict(now).may_fire();
-        let heir = self.members.heir(self.reference, now.boot);
-        heir.filter(|_| held)
+        if self.verdict(now).may_fire() {
+            return None;
+        }
+        self.members.heir(self.reference, now.boot)
     }
 
     /// A control machine whose clock is wrong as far as this one knows, and by how much it is ahead of

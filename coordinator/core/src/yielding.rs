@@ -48,13 +48,9 @@ impl Core {
 
     /// Nobody has taken the lead instead.
     pub(crate) fn begin_after_all(&mut self, now: Now) {
-        let put_off = self.yielding.put_off.take();
-        if let Some((begin, until)) = put_off {
-            if now.boot < until {
-                self.yielding.put_off = Some((begin, until));
-            } else {
-                self.propose_in_no_epoch(Flight::BecomeActive, begin, now);
-            }
+        let put_off = &mut self.yielding.put_off;
+        if let Some((begin, _)) = put_off.take_if(|&mut (_, until)| now.boot >= until) {
+            self.propose_in_no_epoch(Flight::BecomeActive, begin, now);
         }
     }
 

@@ -119,10 +119,16 @@ impl Reference {
 
     /// How far a clock is ahead of the fleet's (negative: behind it), as far as that is certain.
     pub(super) fn ahead(&self, wall: WallMs, boot: BootMs) -> DurationMs {
-        let ahead = wall.0.saturating_sub(boot.0).saturating_sub(self.offset);
-        let certain = (ahead.saturating_abs() - self.doubt).max(0);
-        DurationMs(certain * ahead.signum())
+        certainly_ahead(wall, boot, self.offset, self.doubt)
     }
+}
+
+/// How far a clock is ahead of another, whose wall time minus our boot time is `offset`, give or take
+/// `doubt`; as far as that is certain.
+pub(super) fn certainly_ahead(wall: WallMs, boot: BootMs, offset: i64, doubt: i64) -> DurationMs {
+    let ahead = wall.0.saturating_sub(boot.0).saturating_sub(offset);
+    let certain = (ahead.saturating_abs() - doubt).max(0);
+    DurationMs(certain * ahead.signum())
 }
 
 /// The middle of what an agent's beats allow, and half of its width.

@@ -14,26 +14,19 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{BootMs, DurationMs, Now};
+use protocol::{BootMs, DurationMs, Now, Role};
 
-use super::hosts::{AGREEMENT, Reference};
+use super::hosts::{AGREEMENT, Reference, certainly_ahead};
 
 /// How old a reading may be. Clocks are read every second; a leader that dies is followed within
 /// two, and what was read of its clock still counts then.
-pub const FRESH: DurationMs = DurationMs(5_000);
-
-/// What a control machine does in its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    Coordinator,
-    Witness,
-}
+const FRESH: DurationMs = DurationMs(5_000);
 
 /// The clock of another control machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberClock {
     pub node: u64,
-    pub part: Part,
+    pub role: Role,
     /// `None` where it has not been heard of.
     pub reading: Option<Reading>,
 }
@@ -155,7 +148,7 @@ impl Members {
             .iter()
             .find(|(node, _)| !self.odd.contains_key(node));
         undecided.map_or(Found::Nothing, |(node, reading)| Found::Divided {
-            ahead: certainly_ahead(now, reading),
+            ahead: ahead(now, reading),
             node: *node,
         })
     }
@@ -164,7 +157,7 @@ impl Members {
     fn agrees(&self, node: u64, reading: &Reading, stop: DurationMs, now: Now) -> bool {
         let odd = self.odd.contains_key(&node);
         let stop = if odd { stop.0 / 2 } else { stop.0 };
-        certainly_ahead(now, reading).0.saturating_abs() <= stop
+        ahead(now, reading).0.saturating_abs() <= stop
     }
 
     /// A coordinator whose clock is better founded than this machine's, which is not believed: it has
@@ -174,8 +167,8 @@ impl Members {
             let reading = clock.reading.as_ref();
             reading.is_some_and(|reading| reading.steady && reading.is_fresh(now))
         };
-        let of = |part: Part| self.clocks.values().filter(move |it| it.part == part);
-        let witnesses = of(Part::Witness).filter(steady);
+        let of = |role| self.clocks.values().filter(move |it| it.role == role);
+        let witnesses = of(Role::Witness).filter(steady);
         let said: Vec<(i64, i64)> = witnesses
             .filter_map(|witness| witness.reading)
             .map(|reading| (reading.offset, reading.unsure))
@@ -191,32 +184,24 @@ impl Members {
             };
             !said.is_empty() && said.iter().all(near)
         };
-        let mut heirs = of(Part::Coordinator).filter(steady).filter(agrees);
+        let mut heirs = of(Role::Coordinator).filter(steady).filter(agrees);
         heirs.next().map(|clock| clock.node)
     }
 }
 
 /// How far this machine's clock is ahead of another's, as far as that is certain.
-fn certainly_ahead(now: Now, reading: &Reading) -> DurationMs {
-    let ahead = now
-        .wall
-        .0
-        .saturating_sub(now.boot.0)
-        .saturating_sub(reading.offset);
-    let certain = (ahead.saturating_abs() - reading.unsure).max(0);
-    DurationMs(certain * ahead.signum())
+fn ahead(now: Now, reading: &Reading) -> DurationMs {
+    certainly_ahead(now.wall, now.boot, reading.offset, reading.unsure)
 }
 
 fn behind(now: Now, reading: &Reading) -> DurationMs {
-    DurationMs(-certainly_ahead(now, reading).0)
+    DurationMs(-ahead(now, reading).0)
 }
 
 /// How far this machine's clock is ahead of the median of its own and these. Of two in the middle it
 /// is the one that is further away: it may be the right one.
 fn ahead_of_median(with: &[(u64, Reading)], now: Now) -> DurationMs {
-    let others = with
-        .iter()
-        .map(|(_, reading)| certainly_ahead(now, reading));
+    let others = with.iter().map(|(_, reading)| ahead(now, reading));
     let mut ahead: Vec<DurationMs> = others.chain([DurationMs(0)]).collect();
     ahead.sort_unstable();
     let upper = ahead[ahead.len() / 2];
@@ -242,7 +227,7 @@ fn majority(others: &[(u64, Reading)], all: usize, now: Now) -> Option<(Duration
         apart <= AGREEMENT.0 + reading.unsure + median.unsure
     };
     let agreeing = sorted.iter().filter(agree).count();
-    (agreeing * 2 > all).then(|| (certainly_ahead(now, median), agreeing))
+    (agreeing * 2 > all).then(|| (ahead(now, median), agreeing))
 }
 
 #[cfg(test)]
@@ -267,9 +252,9 @@ mod tests {
     fn clocks(boot: i64, all: &[(i64, bool)]) -> Vec<MemberClock> {
         let clocks = (2..).zip(all).map(|(node, &(ahead, steady))| MemberClock {
             node,
-            part: match node {
-                WITNESS => Part::Witness,
-                _ => Part::Coordinator,
+            role: match node {
+                WITNESS => Role::Witness,
+                _ => Role::Coordinator,
             },
             reading: Some(Reading::new(
                 DurationMs(ahead),

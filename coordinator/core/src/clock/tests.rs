@@ -61,7 +61,7 @@ fn frequent_readings_do_not_hide_steering() {
     }
 }
 
-/// Three agents with the right time beat every 5 s; this clock is wrong by each error for 20 s.
+/// Three agents with the right time beat every 5 s; this clock is wrong by each error for 70 s.
 /// Answers with the verdict at the end of each stretch.
 fn verdicts(errors: &[(i64, bool)]) -> Vec<&'static str> {
     let mut gate = ClockGate::default();

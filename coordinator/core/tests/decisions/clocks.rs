@@ -1,8 +1,8 @@
 //! Whose clock is held gives the lead to a coordinator with a better one.
 
-use coordinator_core::clock::members::{MemberClock, Part, Reading};
+use coordinator_core::clock::members::{MemberClock, Reading};
 use ledger::command::{AlertKind, Command};
-use protocol::{DurationMs, Now};
+use protocol::{DurationMs, Now, Role};
 
 use crate::bench::{BEGIN, Bench};
 
@@ -11,12 +11,12 @@ const OTHER: u64 = 2;
 
 /// The other coordinator's clock and the witness's, ahead of this machine's by so much.
 fn clocks(ahead: DurationMs, read: Now) -> Vec<MemberClock> {
-    let clock = |node, part| MemberClock {
+    let clock = |node, role| MemberClock {
         node,
-        part,
+        role,
         reading: Some(Reading::new(ahead, DurationMs(5), true, read)),
     };
-    vec![clock(OTHER, Part::Coordinator), clock(3, Part::Witness)]
+    vec![clock(OTHER, Role::Coordinator), clock(3, Role::Witness)]
 }
 
 impl Bench {

@@ -10,10 +10,10 @@
 //! which nothing is modelled but its clock.
 
 use coordinator_core::clock::Thresholds;
-use coordinator_core::clock::members::{MemberClock, Part, Reading};
+use coordinator_core::clock::members::{MemberClock, Reading};
 use coordinator_core::{Config, ConnId, Core};
 use protocol::message::{Incarnation, Nonce};
-use protocol::{DurationMs, Rule};
+use protocol::{DurationMs, Role, Rule};
 
 use super::clock::Clock;
 use super::coordinator::{CERTIFICATE, Coordinator, Input};
@@ -193,12 +193,12 @@ impl World {
         let read = self.controls[own].clock.read(now);
         let mut clocks = Vec::new();
         for place in (0..=self.controls.len()).filter(|&place| place != own) {
-            let (machine, part) = match self.controls.get(place) {
-                Some(machine) => (machine, Part::Coordinator),
-                None => (&self.witness, Part::Witness),
+            let (machine, role) = match self.controls.get(place) {
+                Some(machine) => (machine, Role::Coordinator),
+                None => (&self.witness, Role::Witness),
             };
             let node = place as u64 + 1;
-            let answers = part == Part::Witness
+            let answers = role == Role::Witness
                 || self.process_on(place).is_some_and(|other| {
                     let other = &self.coordinators[&other];
                     other.hears_members()
@@ -221,7 +221,7 @@ impl World {
             };
             clocks.push(MemberClock {
                 node,
-                part,
+                role,
                 reading,
             });
         }
