@@ -5,7 +5,7 @@
 //! as an [`Input`]; what the core decides goes out through queues that never block. So a slow
 //! disk or a stalled network cannot keep a deadline from being looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -681,16 +681,15 @@ impl Shell {
             let connection = open.connection.clone();
             self.renewal.begin(connection, self.sender.clone());
         }
-        let mut replaced = Vec::new();
+        let mut replaced = BTreeSet::new();
         for open in self.connections.values_mut() {
             let post = &self.posts[open.coordinator.0];
             if now >= open.replace_at && post.under_way.is_none() {
                 // It may still rest on the same when it is made anew; nobody dials in a circle.
                 open.replace_at = now + open.connection.lifetime().renews_again_after();
-                replaced.push(open.coordinator);
+                replaced.insert(open.coordinator);
             }
         }
-        replaced.dedup();
         for coordinator in replaced {
             self.dial(coordinator, Duration::ZERO);
         }

@@ -100,15 +100,17 @@ impl Policy {
             return Err(Forbidden::Namespace { job });
         }
         if let Some(allowed) = &self.users {
-            let allowed = || allowed.clone();
             match &work.user {
-                Some(user) if allowed().contains(user) => {}
+                Some(user) if allowed.contains(user) => {}
                 Some(user) => {
-                    let (user, allowed) = (user.clone(), allowed());
+                    let (user, allowed) = (user.clone(), allowed.clone());
                     return Err(Forbidden::User { user, allowed });
                 }
                 // It would run as whoever the supervisor runs as, often root.
-                None => return Err(Forbidden::NoUser { allowed: allowed() }),
+                None => {
+                    let allowed = allowed.clone();
+                    return Err(Forbidden::NoUser { allowed });
+                }
             }
         }
         let Some(programs) = &self.exec else {
