@@ -122,15 +122,20 @@ fn report(
     let (mut usual, mut trapped) = (times(false)?, times(true)?);
     let [p50, max] = [50, 100].map(|percent| percentile(&mut usual, percent));
     let trap_max = percentile(&mut trapped, 100);
-    let gone = |with_keeper| -> Vec<i64> {
+    let gone = |with_keeper| -> Result<Vec<i64>, Failure> {
+        let Some(watch) = &found.watch else {
+            return Ok(Vec::new());
+        };
         let of = killed
             .iter()
             .filter(|round| round.with_keeper == with_keeper);
-        let watch = found.watch.as_ref();
-        of.filter_map(|round| watch?.gone_after(round.machine, round.killed_at))
-            .collect()
+        of.map(|round| {
+            let gone = watch.gone_after(round.machine, round.killed_at);
+            gone.ok_or_else(address_stayed)
+        })
+        .collect()
     };
-    let (mut gone_alone, mut gone_with_keeper) = (gone(false), gone(true));
+    let (mut gone_alone, mut gone_with_keeper) = (gone(false)?, gone(true)?);
     let mut gone: Vec<i64> = gone_alone
         .iter()
         .chain(&gone_with_keeper)
@@ -196,6 +201,14 @@ fn report(
             ("the longest", show_ms(etcd_max)),
         ]),
     }
+}
+
+fn address_stayed() -> Failure {
+    Failure::failed(
+        "looking when the leader's address went",
+        "a leader that was killed did not have it, or has it still",
+        "measure again; where it stays, see the log of its address keeper",
+    )
 }
 
 fn no_lease() -> Failure {

@@ -171,8 +171,9 @@ fn started(site: &Site) -> Result<Vec<Token>, Failure> {
     for host in (1..=AGENTS).map(host) {
         let journal = site.root().join(host).join("pretended");
         let journal = fs::read_to_string(journal).map_err(|error| unread(&error))?;
-        let tokens = journal.lines().filter_map(|line| line.parse().ok());
-        started.extend(tokens.map(Token));
+        for line in journal.lines() {
+            started.push(Token(line.parse().map_err(|error| unread(&error))?));
+        }
     }
     Ok(started)
 }
