@@ -178,7 +178,7 @@ pub struct Enrolment {
 }
 
 impl Enrolment {
-    pub fn draw() -> Result<Enrolment, CaError> {
+    fn draw() -> Result<Enrolment, CaError> {
         let key = KeyPair::generate().map_err(CaError::Sign)?;
         Ok(Enrolment { key })
     }
