@@ -151,11 +151,13 @@ impl Reader {
         let is_first = std::mem::replace(&mut self.is_at_start, false);
         // Known only where a mark tells it.
         let at = self.at.take();
+        let passes = self.filter.passes(&record);
         if record.stream == Stream::Matins {
             match Mark::parse(record.content) {
                 Mark::At(amount) => {
                     let missing = amount.less(at.unwrap_or(amount));
-                    if is_first && missing.bytes > 0 {
+                    let is_wanted = passes && self.skip == 0;
+                    if is_first && missing.bytes > 0 && is_wanted {
                         Mark::Dropped(missing, MIDDLE.to_owned()).write_to(record.stamp, out);
                     }
                     self.at = Some(amount);
@@ -168,7 +170,7 @@ impl Reader {
                 Mark::Dropped(..) | Mark::Note(_) => {}
             }
         }
-        if !self.filter.passes(&record) {
+        if !passes {
             return;
         }
         if self.skip > 0 {
@@ -289,3 +291,73 @@ pub(crate) fn read_tail(directory: &Path) -> io::Result<String> {
 
 /// Records of so many bytes hold a whole tail, if every line of it is empty.
 const TAIL_RECORDS_BYTES: u64 = (OUTPUT_TAIL_BYTES_MAX * (HEADER_BYTES + 1)) as u64;
+
+#[cfg(test)]
+mod tests {
+    use protocol::{Token, WallMs};
+
+    use super::*;
+
+    /// An output of which the middle has been driven out: a first line and, later, a last one.
+    fn without_its_middle() -> tempfile::TempDir {
+        let home = tempfile::tempdir().unwrap();
+        let at = |bytes, lines| Mark::At(Amount { bytes, lines });
+        let write = |part: Part, ms: i64, line: &[u8], marks: [Mark; 2]| {
+            let stamp = Stamp::from_wall(WallMs(ms));
+            let [before, after] = marks;
+            let mut records = Vec::new();
+            before.write_to(stamp, &mut records);
+            Record {
+                stamp,
+                stream: Stream::Stdout,
+                partial: false,
+                content: line,
+            }
+            .write_to(&mut records);
+            after.write_to(stamp, &mut records);
+            std::fs::write(part.path(home.path()), records).unwrap();
+        };
+        write(Part::HEAD, 1_000, b"first", [at(0, 0), at(6, 1)]);
+        let end = Mark::Ended(Amount {
+            bytes: 111,
+            lines: 12,
+        });
+        write(Part(3), 2_000, b"last", [at(106, 11), end]);
+        home
+    }
+
+    fn read(home: &tempfile::TempDir, since: Option<WallMs>, tail: Option<u64>) -> Vec<String> {
+        let wanted = Wanted {
+            token: Token(1),
+            stream: None,
+            since,
+            tail,
+            follow: false,
+        };
+        let mut reader = Reader::open(home.path().to_owned(), &wanted).unwrap();
+        let mut out = Vec::new();
+        assert_eq!(reader.read(&mut out, usize::MAX).unwrap(), Progress::Over);
+        let records = out.split(|&byte| byte == b'\n').filter_map(Record::parse);
+        let text = |record: Record<'_>| String::from_utf8_lossy(record.content).into_owned();
+        records.map(text).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_told_where_it_would_be_wanted() {
+        let home = without_its_middle();
+        let missing = Mark::Dropped(
+            Amount {
+                bytes: 100,
+                lines: 10,
+            },
+            MIDDLE.to_owned(),
+        );
+        let missing = missing.to_string();
+        assert_eq!(read(&home, None, None), ["first", &missing, "last"]);
+        let since = |ms| Some(WallMs(ms));
+        assert_eq!(read(&home, since(2_000), None), [&missing, "last"]);
+        assert_eq!(read(&home, since(2_001), None), [""; 0]);
+        assert_eq!(read(&home, None, Some(1)), ["last"]);
+        assert_eq!(read(&home, None, Some(2)), ["first", &missing, "last"]);
+    }
+}
