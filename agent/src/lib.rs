@@ -16,5 +16,6 @@ mod run;
 pub mod supervisor;
 mod supervisor_link;
 
+pub use noop::PRETENDED_FILE;
 pub use policy::{POLICY_FILE, PolicyError, Problems};
 pub use run::{Error, Options, Work, run};

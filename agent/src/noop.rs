@@ -14,9 +14,9 @@ use protocol::message::Incarnation;
 use protocol::supervisor::{End, Event, Request, SpawnFault, Table};
 use protocol::{DurationMs, Token, WallMs};
 
-/// In the agent's own directory: the token of every attempt that was started, a line each, however
-/// often. What a benchmark believes that counts what was done twice.
-const JOURNAL: &str = "pretended";
+/// In the directory of an agent that runs nothing: the token of every attempt that it pretended to
+/// start, a line each, however often. By these a benchmark counts what was done twice.
+pub const PRETENDED_FILE: &str = "pretended";
 
 /// Holds nothing: what it was asked for has as good as ended when it was asked.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Noop {
         Ok(Noop {
             incarnation,
             takes,
-            journal: BufWriter::new(journal.open(directory.join(JOURNAL))?),
+            journal: BufWriter::new(journal.open(directory.join(PRETENDED_FILE))?),
         })
     }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_journal_outlives_the_agent() {
         let home = tempfile::tempdir().unwrap();
-        let journal = || std::fs::read_to_string(home.path().join(JOURNAL)).unwrap();
+        let journal = || std::fs::read_to_string(home.path().join(PRETENDED_FILE)).unwrap();
         for token in [7, 8] {
             let mut noop = Noop::new(Incarnation(1), DurationMs(20), home.path()).unwrap();
             noop.note(Token(token));

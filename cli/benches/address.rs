@@ -8,7 +8,10 @@
 #[allow(dead_code)] // the tests use the rest
 mod lab;
 
-use std::fs;
+#[path = "../src/commands/bench/keepalived.rs"]
+mod keepalived;
+
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -49,8 +52,8 @@ fn main() {
         println!("keepalived is not installed: no figures of it");
         return;
     }
-    for advert_s in ["1", "0.1"] {
-        keepalived(advert_s);
+    for advert_s in [1.0, 0.1] {
+        beside_keepalived(advert_s);
     }
 }
 
@@ -131,7 +134,7 @@ fn deaths(death: Death) {
     say(what, took);
 }
 
-fn keepalived(advert_s: &str) {
+fn beside_keepalived(advert_s: f64) {
     let (mut asked, mut killed, mut stayed) = (Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS_OF_KEEPALIVED {
         let lab = Lab::new(2);
@@ -139,9 +142,9 @@ fn keepalived(advert_s: &str) {
             unreachable!()
         };
         let asking = lab.ask(V4);
-        let first = Keepalived::start(m1, 200, advert_s);
+        let first = Keepalived::start(m1, advert_s);
         asking.wait_for(m1);
-        let second = Keepalived::start(m2, 100, advert_s);
+        let second = Keepalived::start(m2, advert_s);
         sleep(Duration::from_millis(2_500));
         let begun = boot_ms();
         first.signal(Signal::SIGTERM);
@@ -149,7 +152,7 @@ fn keepalived(advert_s: &str) {
         asked.push(longest_gap(&asking, begun));
         drop(first);
 
-        let _third = Keepalived::start(m1, 50, advert_s);
+        let _third = Keepalived::start(m1, advert_s);
         sleep(Duration::from_millis(2_500));
         let begun = boot_ms();
         second.signal(Signal::SIGKILL);
@@ -185,27 +188,24 @@ struct Keepalived {
 }
 
 impl Keepalived {
-    fn start(machine: &Machine, priority: u32, advert_s: &str) -> Keepalived {
+    /// Starts it, and waits until it stands by.
+    fn start(machine: &Machine, advert_s: f64) -> Keepalived {
         let directory = tempfile::tempdir().unwrap();
-        let configuration = directory.path().join("keepalived.conf");
-        let text = format!(
-            "vrrp_instance leader {{\n state BACKUP\n version 3\n interface eth0\n virtual_router_id 51\n \
-             priority {priority}\n advert_int {advert_s}\n \
-             virtual_ipaddress {{\n {V4}/32 dev eth0\n }}\n}}\n"
-        );
-        fs::write(&configuration, text).unwrap();
+        let log = directory.path().join("log");
         let mut command = machine.net.command("keepalived");
-        command.args(["--dont-fork", "--vrrp", "--log-console", "--use-file"]);
-        command.arg(&configuration);
-        for (option, file) in [("--pid", "pid"), ("--vrrp_pid", "vrrp")] {
-            command.arg(option).arg(directory.path().join(file));
-        }
-        command
+        keepalived::complete(&mut command, directory.path(), V4, advert_s).unwrap();
+        let running = command
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
+            .stderr(File::create(&log).unwrap())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        wait_for("keepalived to stand by", || {
+            let said = fs::read_to_string(&log).unwrap();
+            said.contains(keepalived::STANDS_BY)
+        });
         Keepalived {
-            running: Running(command.spawn().unwrap()),
+            running: Running(running),
             _directory: directory,
         }
     }

@@ -41,7 +41,14 @@ pub(crate) enum Bench {
         seconds: u32,
     },
     /// From the leader's SIGKILL to the first lease of the next, in a group of three
-    Failover(BenchRounds),
+    Failover {
+        #[command(flatten)]
+        rounds: BenchRounds,
+        /// Do not measure beside it what etcd and keepalived do, where they are
+        /// installed
+        #[arg(long)]
+        no_yardstick: bool,
+    },
     /// How long no lease is granted while the lead is handed over, in a group of three
     Handover(BenchRounds),
     /// What many agents take of a leader, and how soon all are back at the next
@@ -86,9 +93,6 @@ pub(crate) struct BenchRounds {
     /// How soon a lost leader is noticed
     #[arg(long, value_enum, value_name = "PROFILE", default_value_t)]
     pub(crate) timers: Timers,
-    /// Do not measure beside it what etcd does, where it is installed
-    #[arg(long)]
-    pub(crate) no_yardstick: bool,
 }
 
 #[derive(Args, Debug)]

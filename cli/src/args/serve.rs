@@ -113,6 +113,15 @@ pub(crate) enum Timers {
     Fast,
 }
 
+impl Timers {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Timers::Default => "default",
+            Timers::Fast => "fast",
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Witness {
     /// Directory of log and ledger, made where it is missing

@@ -1,6 +1,6 @@
 //! Tokens, and the API over TLS, as people use them.
 
-use crate::place::{Place, Said, coordinator, manifest, wait_for};
+use crate::place::{Place, Said, agent, coordinator, manifest, wait_for};
 
 fn url_of(place: &Place) -> String {
     let file = place.read("data/api.json");
@@ -298,22 +298,8 @@ fn a_certificate_is_renewed_while_its_host_works_and_a_revoked_host_gets_none() 
     place
         .matins(&[&init[..], &["--identity", "c1"]].concat())
         .done();
-    let options = [
-        "--certificate-life",
-        "12s",
-        "--agents-listen",
-        "127.0.0.1:0",
-        "--peers-listen",
-        "127.0.0.1:0",
-        "--api-listen",
-        "0.0.0.0:0",
-        "--data",
-        "data",
-        "--identity",
-        "c1",
-    ];
-    let _coordinator =
-        place.start_coordinator("coordinator", &[&["coordinator"], &options[..]].concat());
+    let arguments = [&everywhere()[..], &["--certificate-life", "12s"]].concat();
+    let _coordinator = place.start_coordinator("coordinator", &arguments);
     let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
     let address = url_of(&place).replace("https://", "");
     let join = ["token", "join", "--uses", "1", "--address", &address];
@@ -326,22 +312,7 @@ fn a_certificate_is_renewed_while_its_host_works_and_a_revoked_host_gets_none() 
 
     let _supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);
     let agents = &agents_of(&place);
-    let _agent = place.start(
-        "agent",
-        &[
-            "agent",
-            "--data",
-            "a",
-            "--identity",
-            "h1",
-            "--coordinator",
-            agents,
-            "--supervisor",
-            "s",
-            "--slots",
-            "2",
-        ],
-    );
+    let _agent = place.start("agent", &agent("a", "h1", agents));
     let job = manifest("team/long", "0 0 1 1 *", 1, "[sleep, \"14\"]");
     place.write("jobs/long.yaml", &job);
     here(&["apply", "-f", "jobs"]).done();
@@ -385,21 +356,8 @@ fn what_the_policy_of_a_host_forbids_is_refused_with_the_reason() {
     ];
     let _coordinator = place.start_coordinator("coordinator", &local.concat());
     let agents = &agents_of(&place);
-    let agent = [
-        "agent",
-        "--data",
-        "a",
-        "--identity",
-        "h1",
-        "--coordinator",
-        agents,
-        "--supervisor",
-        "s",
-        "--slots",
-        "2",
-        "--policy",
-        "policy.toml",
-    ];
+    let policy = ["--policy", "policy.toml"];
+    let agent = [&agent("a", "h1", agents)[..], &policy].concat();
     place
         .matins(&agent)
         .refused_with_remedy(1, &["reading the policy policy.toml"]);
@@ -446,20 +404,7 @@ fn what_the_policy_of_a_host_forbids_is_refused_with_the_reason() {
 
 /// What an agent says of the identity that it would run with.
 fn transport_identity(place: &Place, name: &str) -> String {
-    let said = place.matins(&[
-        "agent",
-        "--data",
-        "a",
-        "--identity",
-        name,
-        "--coordinator",
-        "127.0.0.1:1",
-        "--supervisor",
-        "s",
-        "--slots",
-        "1",
-        "--name",
-        "somebody",
-    ]);
+    let arguments = agent("a", name, "127.0.0.1:1");
+    let said = place.matins(&[&arguments[..], &["--name", "somebody"]].concat());
     said.stderr
 }

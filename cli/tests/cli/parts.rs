@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::place::{Place, Running, Said, coordinator, is_alive, wait_for};
+use crate::place::{Place, Running, Said, agent, coordinator, is_alive, wait_for};
 
 /// A supervisor is there for as long as its host. Heap, stack, and every page of the program and
 /// its libraries that the loader had to write to, in KiB. Of a program that is not optimised the
@@ -56,21 +56,8 @@ fn parts_that_cannot_start_say_why() {
     run("node-1", "192.0.2.1:7412").refused_with_remedy(1, &["192.0.2.1:7412"]);
     run("nowhere", "127.0.0.1:0").refused_with_remedy(1, &["nowhere"]);
     let agent = |identity, name| {
-        place.matins(&[
-            "agent",
-            "--data",
-            "data",
-            "--identity",
-            identity,
-            "--coordinator",
-            "127.0.0.1:1",
-            "--supervisor",
-            "s",
-            "--slots",
-            "1",
-            "--name",
-            name,
-        ])
+        let arguments = agent("data", identity, "127.0.0.1:1");
+        place.matins(&[&arguments[..], &["--name", name]].concat())
     };
     agent("host-1", "host-2").refused_with_remedy(1, &["host-1.agent.c1.matins", "host-2"]);
     agent("node-1", "node-1").refused_with_remedy(1, &["coordinator"]);
@@ -102,25 +89,9 @@ fn a_second_coordinator_on_the_same_data_is_refused() {
 fn a_ledger_is_backed_up_under_a_bare_name_and_restored_from_it() {
     let place = Place::new();
     identities(&place);
-    let mut coordinator = place.start(
-        "coordinator",
-        &[
-            "coordinator",
-            "--data",
-            "data",
-            "--identity",
-            "node-1",
-            "--agents-listen",
-            "127.0.0.1:0",
-            "--peers-listen",
-            "127.0.0.1:0",
-            "--api-listen",
-            "127.0.0.1:0",
-        ],
-    );
-    wait_for("the coordinator to be up", || {
-        place.path("data/api.json").exists().then_some(())
-    });
+    let on_data = coordinator("data", "127.0.0.1:0");
+    let arguments = [&on_data[..], &["--identity", "node-1"]].concat();
+    let mut coordinator = place.start_coordinator("coordinator", &arguments);
     let backup = ["backup", "--to", "a.backup", "--data", "data"];
     let made = place.matins(&backup).done();
     assert!(made.starts_with("made: a.backup\n"), "{made}");

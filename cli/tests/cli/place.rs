@@ -225,6 +225,23 @@ pub(crate) fn coordinator<'a>(data: &'a str, api: &'a str) -> [&'a str; 9] {
     ]
 }
 
+/// How an agent is run beside a supervisor in `s`.
+pub(crate) fn agent<'a>(data: &'a str, identity: &'a str, coordinator: &'a str) -> [&'a str; 11] {
+    [
+        "agent",
+        "--data",
+        data,
+        "--identity",
+        identity,
+        "--coordinator",
+        coordinator,
+        "--supervisor",
+        "s",
+        "--slots",
+        "2",
+    ]
+}
+
 /// A manifest that fires every second and ends at once.
 pub(crate) fn manifest(name: &str, schedule: &str, shards: u32, exec: &str) -> String {
     format!(

@@ -9,7 +9,7 @@ use protocol::WallMs;
 use serde_json::json;
 
 use super::site::Site;
-use super::{cost, print_figures, show_ms};
+use super::{cost, of_ledger, print_figures, show_ms};
 use crate::args::{BenchSite, Text, Timers, Voters};
 use crate::clock;
 use crate::failure::Failure;
@@ -88,9 +88,7 @@ fn all_attached(
     agents: u32,
 ) -> Result<i64, Failure> {
     let attached = site.read_of(leader)?.attached(killed_at);
-    let attached = attached.map_err(|error| {
-        Failure::of_error("reading the ledger", &error, "see the error, and try again")
-    })?;
+    let attached = attached.map_err(|error| of_ledger(&error))?;
     let mut first = BTreeMap::new();
     for (agent, at) in attached {
         let first = first.entry(agent).or_insert(at);

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use super::yardstick::find;
+use super::yardstick::installed;
 use crate::failure::Failure;
 use crate::output::talk;
 
@@ -55,7 +55,7 @@ struct Member {
 impl Etcd {
     /// Three members that have elected a leader; `None` where etcd is not installed.
     pub(super) fn start(dir: &Path) -> Result<Option<Etcd>, Failure> {
-        let Some(program) = find(PROGRAM) else {
+        let Some(program) = installed(PROGRAM) else {
             return Ok(None);
         };
         let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));

@@ -11,8 +11,9 @@ use serde_json::json;
 use super::etcd::Etcd;
 use super::site::Site;
 use super::stream::{Found, Stream};
+use super::takeover::{Takeovers, takeovers};
 use super::{percentile, print_figures, show_ms};
-use crate::args::{BenchRounds, Text, Timers};
+use crate::args::{BenchRounds, Text};
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::{print_json, talk};
@@ -23,8 +24,8 @@ const ROUND_S: u32 = 8;
 /// How long the next leader is left alone before the one before is started again.
 const REIGN: Duration = Duration::from_millis(500);
 
-/// Longer than an address lives that nobody refreshes.
-const KERNEL: Duration = Duration::from_millis(2_500);
+/// Longer than an address of Matins lives that nobody refreshes.
+pub(super) const KERNEL: Duration = Duration::from_millis(2_500);
 
 /// Of the witness's log, where it had to help.
 const WITNESS: usize = 2;
@@ -42,7 +43,14 @@ struct Round {
     with_keeper: bool,
 }
 
-pub(super) fn failover(options: &BenchRounds) -> Result<(), Failure> {
+/// What others do in the same run, where they are installed.
+#[derive(Default)]
+struct Yardsticks {
+    etcd_ms: Vec<i64>,
+    keepalived: Option<Takeovers>,
+}
+
+pub(super) fn failover(options: &BenchRounds, beside_others: bool) -> Result<(), Failure> {
     let rounds = options.rounds;
     let mut stream = Stream::begin(options, rounds * ROUND_S)?;
     talk(&format!("killing the leader {rounds} times"));
@@ -51,13 +59,23 @@ pub(super) fn failover(options: &BenchRounds) -> Result<(), Failure> {
         killed.push(kill(&mut stream, round)?);
     }
     let (found, site) = stream.end()?;
-    let etcd = if options.no_yardstick {
-        None
+    let others = if beside_others {
+        measure_others(site, rounds)?
     } else {
-        Etcd::start(site.root())?
+        Yardsticks::default()
     };
-    let etcd = etcd.map(|mut etcd| etcd.failover(rounds)).transpose()?;
-    report(options, &killed, &found, etcd)
+    report(options, &killed, &found, others)
+}
+
+fn measure_others(site: Site, rounds: u32) -> Result<Yardsticks, Failure> {
+    let etcd_ms = match Etcd::start(site.root())? {
+        Some(mut etcd) => etcd.failover(rounds)?,
+        None => Vec::new(),
+    };
+    Ok(Yardsticks {
+        etcd_ms,
+        keepalived: takeovers(site, rounds)?,
+    })
 }
 
 fn kill(stream: &mut Stream, round: u32) -> Result<Round, Failure> {
@@ -112,7 +130,7 @@ fn report(
     options: &BenchRounds,
     killed: &[Round],
     found: &Found,
-    etcd: Option<Vec<i64>>,
+    mut others: Yardsticks,
 ) -> Result<(), Failure> {
     let times = |trapped| -> Result<Vec<i64>, Failure> {
         let of = killed.iter().filter(|round| round.trapped == trapped);
@@ -144,8 +162,13 @@ fn report(
     let gone_max = percentile(&mut gone, 100);
     let gone_alone_max = percentile(&mut gone_alone, 100);
     let gone_with_keeper_max = percentile(&mut gone_with_keeper, 100);
-    let mut etcd = etcd.unwrap_or_default();
-    let [etcd_p50, etcd_max] = [50, 100].map(|percent| percentile(&mut etcd, percent));
+    let etcd = &mut others.etcd_ms;
+    let [etcd_p50, etcd_max] = [50, 100].map(|percent| percentile(etcd, percent));
+    let stayed = others.keepalived.as_ref().map(|found| found.stayed);
+    let mut taken = others
+        .keepalived
+        .map_or_else(Vec::new, |found| found.took_ms);
+    let [taken_p50, taken_max] = [50, 100].map(|percent| percentile(&mut taken, percent));
     match options.site.output {
         Text::Json => print_json(&json!({
             "p50_ms": p50,
@@ -162,12 +185,13 @@ fn report(
             "trap_max_ms": trap_max,
             "etcd_p50_ms": etcd_p50,
             "etcd_max_ms": etcd_max,
+            "keepalived_p50_ms": taken_p50,
+            "keepalived_max_ms": taken_max,
+            "keepalived_rounds": taken.len(),
+            "keepalived_stayed": stayed,
             "acknowledged": found.acknowledged,
             "leases": found.leases.len(),
-            "timers": match options.timers {
-                Timers::Default => "default",
-                Timers::Fast => "fast",
-            },
+            "timers": options.timers.as_str(),
             "rounds": killed.len(),
         })),
         Text::Text => print_figures(&[
@@ -199,6 +223,15 @@ fn report(
                 show_ms(etcd_p50),
             ),
             ("the longest", show_ms(etcd_max)),
+            (
+                "keepalived, from the kill to the other's answer, median",
+                show_ms(taken_p50),
+            ),
+            ("the longest", show_ms(taken_max)),
+            (
+                "and the dead one's machine has the address still",
+                stayed.map_or_else(String::new, |stayed| format!("{stayed} of {}", taken.len())),
+            ),
         ]),
     }
 }

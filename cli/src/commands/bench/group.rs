@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use protocol::api::{AddMemberRequest, Cluster, ClusterAnswer};
 use serde_json::Value;
 use transport::Role;
 
 use super::net::{ADDRESS, INTERFACE, Net, enter};
 use super::site::{Site, end};
-use crate::args::{Timers, Voters};
+use crate::args::Voters;
 use crate::client::{API_FILE, Client};
 use crate::failure::Failure;
 
@@ -124,10 +126,8 @@ impl Site {
             format!("--data={}", data.display()),
             format!("--identity={}", self.identity(name).display()),
             format!("--peers-listen={}", of.peers),
+            format!("--timers={}", self.timers.as_str()),
         ];
-        if self.timers == Timers::Fast {
-            arguments.push("--timers=fast".to_owned());
-        }
         if of.role == Role::Coordinator {
             arguments.extend([
                 format!("--agents-listen={}", of.agents),
@@ -231,9 +231,8 @@ impl Site {
             fs::remove_file(&socket).map_err(|error| not_started(&error))?;
         }
         let program = std::env::current_exe().map_err(|error| not_started(&error))?;
-        let mut command = enter(&net.path(machine));
+        let mut command = net.tied(machine);
         command
-            .args(["setpriv", "--pdeathsig", "KILL"])
             .arg(program)
             .args(["address-keeper", "--interface", INTERFACE])
             .arg(format!("--address={ADDRESS}"))
@@ -245,9 +244,13 @@ impl Site {
     }
 
     pub(super) fn kill_keeper(&mut self, machine: usize) -> Result<(), Failure> {
-        let name = keeper_of(self.machines[machine].name);
-        let killed = self.take(&name).map_or(Ok(()), kill);
-        killed.map_err(|error| not_killed(&name, &error))
+        self.kill(&keeper_of(self.machines[machine].name))
+    }
+
+    /// Kills a part, with whatever it has started.
+    pub(super) fn kill(&mut self, name: &str) -> Result<(), Failure> {
+        let killed = self.take(name).map_or(Ok(()), kill);
+        killed.map_err(|error| not_killed(name, &error))
     }
 
     fn runs(&self, name: &str) -> bool {
@@ -351,7 +354,8 @@ fn keeper_of(machine: &str) -> String {
 }
 
 fn kill(mut child: Child) -> io::Result<()> {
-    child.kill()?;
+    // Each part is a group of its own.
+    killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL)?;
     child.wait().map(drop)
 }
 

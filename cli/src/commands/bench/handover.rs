@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::stream::{Found, Stream};
 use super::{longest_gap, percentile, print_figures, show_ms};
-use crate::args::{BenchRounds, Text, Timers};
+use crate::args::{BenchRounds, Text};
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::{print_json, talk};
@@ -125,10 +125,7 @@ fn report(
             "duplicates": found.duplicates,
             "acknowledged": found.acknowledged,
             "leases": found.leases.len(),
-            "timers": match options.timers {
-                Timers::Default => "default",
-                Timers::Fast => "fast",
-            },
+            "timers": options.timers.as_str(),
             "rounds": handed.len(),
         })),
         Text::Text => print_figures(&[

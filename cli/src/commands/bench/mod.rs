@@ -13,6 +13,7 @@ mod fleet;
 mod group;
 mod handover;
 mod idle;
+mod keepalived;
 mod lateness;
 mod leases;
 mod net;
@@ -20,11 +21,12 @@ mod next;
 mod site;
 mod spawn;
 mod stream;
+mod takeover;
 mod throughput;
 mod yardstick;
 
 use jobs::{Manifest, parse_manifests};
-use ledger::{LeaseTimes, Reader};
+use ledger::{LeaseTimes, Reader, ReaderError};
 use protocol::WallMs;
 
 use crate::args::Bench;
@@ -46,7 +48,10 @@ pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
             jobs,
             seconds,
         } => idle::idle(site, *jobs, *seconds),
-        Bench::Failover(options) => failover::failover(options),
+        Bench::Failover {
+            rounds,
+            no_yardstick,
+        } => failover::failover(rounds, !no_yardstick),
         Bench::Handover(options) => handover::handover(options),
         Bench::Connections {
             site,
@@ -72,9 +77,13 @@ fn leases_ended_at(
     from: WallMs,
     until: WallMs,
 ) -> Result<Vec<LeaseTimes>, Failure> {
-    reader.leases_ended(from, until).map_err(|error| {
-        Failure::of_error("reading the ledger", &error, "see the error, and try again")
-    })
+    let ended = reader.leases_ended(from, until);
+    ended.map_err(|error| of_ledger(&error))
+}
+
+/// A ledger cannot be read.
+fn of_ledger(error: &ReaderError) -> Failure {
+    Failure::of_error("reading the ledger", error, "see the error, and try again")
 }
 
 /// The manifest of a job that does nothing, or nearly. `schedule`, `misfire` and `run` are written

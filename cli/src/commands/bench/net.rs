@@ -81,7 +81,6 @@ impl Net {
         let mut line = String::new();
         said.map(|said| BufReader::new(said).read_line(&mut line))
             .transpose()?;
-        let inside = self.path(machine);
         let (pid, address) = (self.holders[machine].id(), Net::address(machine));
         ip(&format!(
             "link add m{machine} type veth peer name {INTERFACE} netns {pid}"
@@ -92,8 +91,7 @@ impl Net {
             format!("address add {address}/24 dev {INTERFACE}"),
             format!("link set {INTERFACE} up"),
         ] {
-            let mut program = enter(&inside);
-            done(program.arg("ip").args(command.split(' ')))?;
+            self.ip(machine, &command)?;
         }
         Ok(())
     }
@@ -101,6 +99,19 @@ impl Net {
     pub(super) fn address(machine: usize) -> IpAddr {
         let number = u8::try_from(machine).unwrap_or(u8::MAX);
         Ipv4Addr::new(10, 77, 1, 11 + number).into()
+    }
+
+    /// Runs `ip` on a machine.
+    pub(super) fn ip(&self, machine: usize, arguments: &str) -> io::Result<()> {
+        let mut command = enter(&self.path(machine));
+        done(command.arg("ip").args(arguments.split(' ')))
+    }
+
+    /// The beginning of a command on a machine, which is killed when the measurement ends.
+    pub(super) fn tied(&self, machine: usize) -> Command {
+        let mut command = enter(&self.path(machine));
+        command.args(["setpriv", "--pdeathsig", "KILL"]);
+        command
     }
 
     /// What names the namespace of a machine.
@@ -143,13 +154,15 @@ fn done(command: &mut Command) -> io::Result<()> {
 /// From when on an address was there, or gone.
 type Changes = Vec<(WallMs, bool)>;
 
+/// When which machine answered.
+type Answer = (WallMs, usize);
+
 /// Looks on every machine whether an address is there, and asks who answers on it, all the time.
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
     /// Of each machine.
     seen: Vec<Arc<Mutex<Changes>>>,
-    /// When somebody answered.
-    answers: Arc<Mutex<Vec<WallMs>>>,
+    answers: Arc<Mutex<Vec<Answer>>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
@@ -168,7 +181,7 @@ impl Watch {
             let (inside, until) = (net.path(machine), Arc::clone(&stop));
             threads.push(thread::spawn(move || {
                 move_into(&inside)?;
-                answer(&until)
+                answer(machine, &until)
             }));
         }
         let answers = Arc::new(Mutex::new(Vec::new()));
@@ -196,7 +209,14 @@ impl Watch {
 
     /// The longest time without an answer of those in [`from`, `until`).
     pub(super) fn longest_silence(&self, from: WallMs, until: WallMs) -> Option<i64> {
-        super::longest_gap(&locked(&self.answers), from, until)
+        let answers = locked(&self.answers);
+        let times: Vec<WallMs> = answers.iter().map(|(at, _)| *at).collect();
+        super::longest_gap(&times, from, until)
+    }
+
+    /// How long after `at` a machine answered first.
+    pub(super) fn first_answer(&self, machine: usize, at: WallMs) -> Option<i64> {
+        first_answer(&locked(&self.answers), machine, at)
     }
 
     /// Ends it; an error where somebody could not look or ask.
@@ -230,6 +250,13 @@ fn gone_after(seen: &[(WallMs, bool)], at: WallMs) -> Option<i64> {
     gone.filter(|_| was_there).map(|(since, _)| (*since - at).0)
 }
 
+fn first_answer(answers: &[Answer], machine: usize, at: WallMs) -> Option<i64> {
+    let since = answers.partition_point(|(when, _)| *when <= at);
+    let mut after = answers[since..].iter();
+    let first = after.find(|(_, who)| *who == machine);
+    first.map(|(when, _)| (*when - at).0)
+}
+
 fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is in it is whole, whoever panicked.
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -257,31 +284,32 @@ fn look(address: Ipv4Addr, changes: &Mutex<Changes>, stop: &AtomicBool) -> io::R
     Ok(())
 }
 
-fn answer(stop: &AtomicBool) -> io::Result<()> {
+fn answer(machine: usize, stop: &AtomicBool) -> io::Result<()> {
+    let answer = [u8::try_from(machine).unwrap_or(u8::MAX)];
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
     socket.set_read_timeout(Some(100 * LOOK))?;
     let mut question = [0; 8];
     while !stop.load(Ordering::Relaxed) {
         if let Ok((_, asker)) = socket.recv_from(&mut question) {
             // The address may have gone between question and answer.
-            let _ = socket.send_to(&[1], asker);
+            let _ = socket.send_to(&answer, asker);
         }
     }
     Ok(())
 }
 
-fn ask(address: Ipv4Addr, heard: &Mutex<Vec<WallMs>>, stop: &AtomicBool) -> io::Result<()> {
+fn ask(address: Ipv4Addr, heard: &Mutex<Vec<Answer>>, stop: &AtomicBool) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.set_read_timeout(Some(LOOK))?;
     let leader = SocketAddr::from((address, PORT));
-    let mut said = [0; 8];
+    let mut said = [0];
     while !stop.load(Ordering::Relaxed) {
         // Nobody has it, or not yet.
         let answered = socket
             .send_to(&[0], leader)
             .and_then(|_| socket.recv_from(&mut said));
         if answered.is_ok() {
-            locked(heard).push(clock::now());
+            locked(heard).push((clock::now(), said[0].into()));
         }
         thread::sleep(LOOK);
     }
@@ -305,5 +333,21 @@ mod tests {
             assert_eq!(gone_after(&seen, WallMs(at)), expected, "{at}");
         }
         assert_eq!(gone_after(&[], WallMs(1)), None);
+    }
+
+    #[test]
+    fn a_machine_answers_first_when_it_does_so_and_no_other() {
+        let answers = [(10, 0), (20, 1), (30, 0), (45, 1)].map(|(at, who)| (WallMs(at), who));
+        for (machine, at, expected) in [
+            (0, 5, Some(5)),
+            (0, 10, Some(20)),
+            (1, 10, Some(10)),
+            (1, 20, Some(25)),
+            (0, 30, None),
+            (2, 0, None),
+        ] {
+            let first = first_answer(&answers, machine, WallMs(at));
+            assert_eq!(first, expected, "{machine} after {at}");
+        }
     }
 }

@@ -19,9 +19,9 @@ use protocol::{DurationMs, Rules};
 use transport::Role;
 use transport::ca::{self, CA_LIFETIME, Subject, Validity};
 
-use super::cost;
 use super::group::Machine;
 use super::net::Net;
+use super::{cost, of_ledger};
 use crate::args::{Timers, Voters};
 use crate::client::Client;
 use crate::clock;
@@ -245,9 +245,7 @@ impl Site {
 
     pub(super) fn read_of(&self, machine: usize) -> Result<Reader, Failure> {
         let path = self.data(machine).join(coordinator::LEDGER_FILE);
-        Reader::open(&path).map_err(|error| {
-            Failure::of_error("reading the ledger", &error, "see the error, and try again")
-        })
+        Reader::open(&path).map_err(|error| of_ledger(&error))
     }
 
     pub(super) fn cpu(&self) -> Cpu {

@@ -82,7 +82,10 @@ impl Stream {
         talk("preparing a ledger full of work, and a group of three");
         let (net, no_address) = match Net::enter(MACHINES) {
             Ok(net) => (Some(net), None),
-            Err(why) => (None, Some(why)),
+            Err(why) => {
+                talk(&format!("no address is measured: {why}"));
+                (None, Some(why))
+            }
         };
         let (dir, voters) = (&options.site.dir, Voters::Three);
         let mut site = Site::prepare_group(dir, AGENTS, voters, options.timers, net)?;
@@ -169,7 +172,7 @@ impl Stream {
 fn started(site: &Site) -> Result<Vec<Token>, Failure> {
     let mut started = Vec::new();
     for host in (1..=AGENTS).map(host) {
-        let journal = site.root().join(host).join("pretended");
+        let journal = site.root().join(host).join(agent::PRETENDED_FILE);
         let journal = fs::read_to_string(journal).map_err(|error| unread(&error))?;
         for line in journal.lines() {
             started.push(Token(line.parse().map_err(|error| unread(&error))?));

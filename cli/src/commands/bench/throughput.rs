@@ -7,7 +7,7 @@ use jobs::Manifest;
 use ledger::{LeaseTimes, RunFilter, RunState};
 
 use super::site::Site;
-use super::{leases_ended, no_op};
+use super::{leases_ended, no_op, of_ledger};
 use crate::clock;
 use crate::failure::Failure;
 use crate::output::talk;
@@ -91,8 +91,6 @@ fn has_work_left(site: &Site) -> Result<bool, Failure> {
         ..RunFilter::default()
     };
     let runs = site.read()?.runs(&waiting);
-    let runs = runs.map_err(|error| {
-        Failure::of_error("reading the ledger", &error, "see the error, and try again")
-    })?;
+    let runs = runs.map_err(|error| of_ledger(&error))?;
     Ok(!runs.rows.is_empty())
 }

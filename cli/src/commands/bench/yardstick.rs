@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use nix::unistd::{User, geteuid};
 
 use crate::failure::Failure;
+use crate::output::talk;
 
 /// A claim and an end, each a transaction of its own, as a lease has two.
 const SCRIPT: &str = "\
@@ -83,6 +84,15 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         .chain(versions.into_iter().rev())
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())
+}
+
+/// As [`find`], for a yardstick; says so where there is none.
+pub(super) fn installed(program: &str) -> Option<PathBuf> {
+    let found = find(program);
+    if found.is_none() {
+        talk(&format!("{program} is not installed: no figures of it"));
+    }
+    found
 }
 
 struct Server<'a> {
