@@ -11,7 +11,8 @@ use std::process::Command;
 pub(crate) const STANDS_BY: &str = "Entering BACKUP STATE";
 
 /// Completes a command that begins it on a machine whose interface is `eth0`. Whoever has the address
-/// keeps it, whatever is started beside it. `files` is a directory that only this process uses.
+/// keeps it, whatever is started beside it. `files` is a directory of this process alone: where one
+/// was killed, the next would not start as long as the dead one's pid is taken.
 pub(crate) fn complete(
     command: &mut Command,
     files: &Path,
