@@ -6,13 +6,11 @@
 use ledger::command::{AlertKind, On, RaiseAlert};
 use protocol::{BootMs, DurationMs, Now, WallMs};
 
+use crate::alerts::REMIND_EVERY;
 use crate::core::Core;
 
 /// Between two looks.
 const LOOK: DurationMs = DurationMs(60_000);
-
-/// A person is reminded this often.
-const REMIND: DurationMs = DurationMs(86_400_000);
 
 /// So many times the interval may pass without a good one.
 const INTERVALS_MAX: i64 = 2;
@@ -37,7 +35,7 @@ impl Core {
             return;
         };
         let told = self.backups.told;
-        if told.is_some_and(|told| now.boot - told < REMIND) {
+        if told.is_some_and(|told| now.boot - told < REMIND_EVERY) {
             return;
         }
         self.backups.told = Some(now.boot);

@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 use ledger::command::{AlertKind, On, Over, RaiseAlert};
 use protocol::{AgentId, AgentName, BootMs, DurationMs, Lifetime, Now};
 
+use crate::alerts::REMIND_EVERY;
 use crate::core::Core;
 
 /// How often the certificates are looked through.
 const LOOK: DurationMs = DurationMs(60_000);
-
-/// A person is reminded this often.
-const REMIND: DurationMs = DurationMs(86_400_000);
 
 #[derive(Debug)]
 pub(crate) struct Certificates {
@@ -51,7 +49,7 @@ impl Known {
 
     /// Whether a person is to be told now; notes that they were.
     fn tell(&mut self, now: Now) -> bool {
-        let due = self.told.is_none_or(|told| now.boot - told >= REMIND);
+        let due = self.told.is_none_or(|told| now.boot - told >= REMIND_EVERY);
         let tells = due && now.wall >= self.lifetime.warns_from();
         if tells {
             self.told = Some(now.boot);

@@ -7,25 +7,14 @@
 use ledger::command::{AlertKind, On, Over, RaiseAlert};
 use protocol::{BootMs, DurationMs, Now};
 
+use crate::alerts::REMIND_EVERY;
 use crate::core::Core;
-
-/// A machine that is restarted is away for less.
-const MISSING_AFTER: DurationMs = DurationMs::from_secs(60);
 
 /// Not to have been heard for less is a hiccup.
 const HEARD_WITHIN: DurationMs = DurationMs::from_secs(5);
 
 /// Whoever lacks so many entries would take over late.
 const BEHIND_MIN: u64 = 1_000;
-
-/// It catches up with fewer, and with more it is given a snapshot; both take less.
-const BEHIND_AFTER: DurationMs = DurationMs::from_secs(120);
-
-/// A cable that is put back, or a keeper that is restarted, is away for less.
-const ADDRESS_AFTER: DurationMs = DurationMs::from_secs(15);
-
-/// A person is reminded this often.
-const REMIND: DurationMs = DurationMs(86_400_000);
 
 /// A member of the control group as it was found last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,18 +31,93 @@ pub struct SeenMember {
     pub address_trouble: Option<String>,
 }
 
-/// Everything that is told of a member, each a matter of its own.
-const KINDS: [AlertKind; 4] = [
-    AlertKind::MemberMissing,
-    AlertKind::MemberBehind,
-    AlertKind::RoomShort,
-    AlertKind::AddressAway,
+impl SeenMember {
+    fn who(&self) -> String {
+        format!("{} (node {})", self.name, self.node)
+    }
+}
+
+/// One thing that may be wrong with a member. Those that it is wrong with are told of in one alert.
+struct Watch {
+    kind: AlertKind,
+    /// For so long it is no matter for a person yet.
+    after: DurationMs,
+    /// Whether it is wrong now, in words that name the member.
+    ails: fn(&SeenMember, BootMs) -> Option<String>,
+    /// What to do about it, or what it means for others.
+    remedy: &'static str,
+}
+
+const WATCHES: [Watch; 4] = [
+    Watch {
+        kind: AlertKind::MemberMissing,
+        // A machine that is restarted is away for less.
+        after: DurationMs::from_secs(60),
+        ails: is_missing,
+        remedy: "start it again; what one more loss would mean says `matins cluster status`",
+    },
+    Watch {
+        kind: AlertKind::MemberBehind,
+        // It catches up with fewer, and with more it is given a snapshot; both take less.
+        after: DurationMs::from_secs(120),
+        ails: is_behind,
+        remedy: "it would take over late; see to its disk and to the network to it",
+    },
+    Watch {
+        kind: AlertKind::RoomShort,
+        after: DurationMs::ZERO,
+        ails: is_short_of_room,
+        remedy: "make room; when a disk is full its machine ends",
+    },
+    Watch {
+        kind: AlertKind::AddressAway,
+        // A cable that is put back, or a keeper that is restarted, is away for less.
+        after: DurationMs::from_secs(15),
+        ails: is_without_address,
+        remedy: "people and programs that ask for that address find nobody",
+    },
 ];
+
+fn is_missing(member: &SeenMember, now: BootMs) -> Option<String> {
+    let who = member.who();
+    match member.heard {
+        Some(heard) if now - heard < HEARD_WITHIN => None,
+        Some(_) => Some(format!("{who} is not heard any more")),
+        None => Some(format!(
+            "{who} has not been heard by the coordinator that leads"
+        )),
+    }
+}
+
+fn is_behind(member: &SeenMember, _: BootMs) -> Option<String> {
+    let behind = member.behind.filter(|&behind| behind >= BEHIND_MIN)?;
+    let who = member.who();
+    Some(format!(
+        "{who} is heard, and lacks {behind} entries of the log"
+    ))
+}
+
+fn is_short_of_room(member: &SeenMember, _: BootMs) -> Option<String> {
+    let mebibytes = member.spare_bytes? >> 20;
+    let who = member.who();
+    Some(format!(
+        "the ledger's disk of {who} has {mebibytes} MiB left"
+    ))
+}
+
+fn is_without_address(member: &SeenMember, _: BootMs) -> Option<String> {
+    let trouble = member.address_trouble.as_ref()?;
+    let who = member.who();
+    Some(format!(
+        "the leader's address cannot be on {who}: {trouble}"
+    ))
+}
 
 #[derive(Debug)]
 pub(crate) struct Watched {
     begun: BootMs,
-    matters: [Matter; KINDS.len()],
+    /// What was found, watch by watch.
+    matters: [Matter; WATCHES.len()],
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +158,7 @@ impl Matter {
     /// Whether a person is to be told of these now; notes that they were.
     fn tell(&mut self, of: &[u64], now: BootMs) -> bool {
         let tells = match &self.told {
-            Some((at, known)) => known != of || now - *at >= REMIND,
+            Some((at, known)) => known != of || now - *at >= REMIND_EVERY,
             None => true,
         };
         if tells {
@@ -111,28 +175,28 @@ impl Core {
     pub fn handle_group(&mut self, seen: &[SeenMember], now: Now) {
         self.observe(now);
         if self.epoch().is_some() {
-            for (place, kind) in KINDS.into_iter().enumerate() {
-                self.tell_of_members(place, kind, seen, now);
+            for (place, watch) in WATCHES.iter().enumerate() {
+                self.tell_of_members(place, watch, seen, now);
             }
         }
         self.stir(now);
     }
 
-    fn tell_of_members(&mut self, place: usize, kind: AlertKind, seen: &[SeenMember], now: Now) {
+    fn tell_of_members(&mut self, place: usize, watch: &Watch, seen: &[SeenMember], now: Now) {
         let begun = self.watched.begun;
         let ailing: Vec<(u64, String)> = seen
             .iter()
-            .filter_map(|member| Some((member.node, ails(kind, member, now.boot)?)))
+            .filter_map(|member| Some((member.node, (watch.ails)(member, now.boot)?)))
             .collect();
         let nodes: Vec<u64> = ailing.iter().map(|&(node, _)| node).collect();
         let matter = &mut self.watched.matters[place];
-        let for_long = matter.note(&nodes, after(kind), now.boot);
+        let for_long = matter.note(&nodes, watch.after, now.boot);
         if for_long.is_empty() {
             matter.told = None;
             // What a new leader finds open stays so until it has looked for long enough itself.
-            if nodes.is_empty() && !matter.settled && now.boot - begun >= after(kind) {
+            if nodes.is_empty() && !matter.settled && now.boot - begun >= watch.after {
                 matter.settled = true;
-                self.settle_alerts(kind, Over::AllBut(Vec::new()), now);
+                self.settle_alerts(watch.kind, Over::AllBut(Vec::new()), now);
             }
             return;
         }
@@ -144,69 +208,14 @@ impl Core {
             .filter(|(node, _)| for_long.contains(node))
             .map(|(_, text)| text.as_str())
             .collect();
-        let text = format!("{}: {}", told.join("; "), remedy(kind));
+        let text = format!("{}: {}", told.join("; "), watch.remedy);
         self.alert(
             RaiseAlert {
-                kind,
+                kind: watch.kind,
                 on: On::All,
                 text,
             },
             now,
         );
-    }
-}
-
-fn after(kind: AlertKind) -> DurationMs {
-    match kind {
-        AlertKind::MemberMissing => MISSING_AFTER,
-        AlertKind::MemberBehind => BEHIND_AFTER,
-        AlertKind::AddressAway => ADDRESS_AFTER,
-        _ => DurationMs(0),
-    }
-}
-
-/// What of this kind is wrong with a member now, in words.
-fn ails(kind: AlertKind, member: &SeenMember, now: BootMs) -> Option<String> {
-    let who = format!("{} (node {})", member.name, member.node);
-    match kind {
-        AlertKind::MemberMissing => match member.heard {
-            Some(heard) if now - heard < HEARD_WITHIN => None,
-            Some(_) => Some(format!("{who} is not heard any more")),
-            None => Some(format!(
-                "{who} has not been heard by the coordinator that leads"
-            )),
-        },
-        AlertKind::MemberBehind => {
-            let behind = member.behind.filter(|&behind| behind >= BEHIND_MIN)?;
-            Some(format!(
-                "{who} is heard, and lacks {behind} entries of the log"
-            ))
-        }
-        AlertKind::RoomShort => {
-            let mebibytes = member.spare_bytes? >> 20;
-            Some(format!(
-                "the ledger's disk of {who} has {mebibytes} MiB left"
-            ))
-        }
-        AlertKind::AddressAway => {
-            let trouble = member.address_trouble.as_ref()?;
-            Some(format!(
-                "the leader's address cannot be on {who}: {trouble}"
-            ))
-        }
-        _ => None,
-    }
-}
-
-fn remedy(kind: AlertKind) -> &'static str {
-    match kind {
-        AlertKind::MemberMissing => {
-            "start it again; what one more loss would mean says `matins cluster status`"
-        }
-        AlertKind::MemberBehind => {
-            "it would take over late; see to its disk and to the network to it"
-        }
-        AlertKind::RoomShort => "make room; when a disk is full its machine ends",
-        _ => "people and programs that ask for that address find nobody",
     }
 }

@@ -31,6 +31,7 @@
 //! | `receipts` | which shards wait for a receipt that is to come |
 //! | `acks` | when a heartbeat may be acknowledged |
 //! | `expiry` | when a silent host's leases end |
+//! | `alerts` | what a person is told at the beginning of a reign, and how often of what lasts |
 //! | `backups` | when a person hears that the last backup is old |
 //! | `certificates` | when a person hears that a certificate ends |
 //! | `restored` | how long nothing is granted after a restore |
@@ -41,6 +42,7 @@
 
 mod acks;
 pub mod address;
+mod alerts;
 mod backups;
 mod catalogue;
 mod certificates;
