@@ -344,24 +344,27 @@ impl Identity {
         let inner = &self.inner;
         let path = inner.directory.join(CERTIFICATE_FILE);
         let chain = parse_certificates(&path, pem.as_bytes())?;
-        let refused = |why: &'static str| IdentityError::NotRenewed {
+        let refused = |source: Unfit| IdentityError::NotRenewed {
             certificate: path.clone(),
-            why,
+            source,
         };
         let bearer = read_bearer(&chain[0]).map_err(|source| IdentityError::Name {
             path: path.clone(),
             source,
         })?;
         if (&bearer.name, bearer.node) != (&inner.name, inner.node) {
-            return Err(refused("is for somebody else"));
+            return Err(refused(Unfit::Bearer {
+                name: bearer.name,
+                node: bearer.node,
+            }));
         }
         let shown = CertifiedKey::from_der(chain, inner.key.clone_key(), &tls::provider())
-            .map_err(|_| refused("is not of this key"))?;
-        if verify_chain(&shown.cert, &inner.roots, UnixTime::now()).is_err() {
-            return Err(refused("is not good by ca.pem, or not now"));
-        }
-        if bearer.lifetime.until <= self.lifetime().until {
-            return Err(refused("ends no later than the one that there is"));
+            .map_err(|source| refused(Unfit::Key(source)))?;
+        verify_chain(&shown.cert, &inner.roots, UnixTime::now())
+            .map_err(|source| refused(Unfit::Chain(source)))?;
+        let (until, present) = (bearer.lifetime.until, self.lifetime().until);
+        if until <= present {
+            return Err(refused(Unfit::NoLater { until, present }));
         }
         files::replace(&path, pem.as_bytes(), files::PUBLIC)
             .map_err(|source| IdentityError::Write { path, source })?;
@@ -422,11 +425,8 @@ impl Identity {
 /// Files that do not make an identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    #[error("the certificate that is to follow {certificate} {why}")]
-    NotRenewed {
-        certificate: PathBuf,
-        why: &'static str,
-    },
+    #[error("going on with a new certificate in place of {certificate}")]
+    NotRenewed { certificate: PathBuf, source: Unfit },
     #[error("writing {path}")]
     Write { path: PathBuf, source: io::Error },
     #[error("reading {path}")]
@@ -461,6 +461,19 @@ pub enum IdentityError {
         ca: PathBuf,
         source: webpki::Error,
     },
+}
+
+/// Why a certificate is not taken for the next one of an identity.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error("it is for {name}{}", node.map_or_else(String::new, |node| format!(" (node {node})")))]
+    Bearer { name: PeerName, node: Option<u64> },
+    #[error("it is not of the key that is here")]
+    Key(#[source] rustls::Error),
+    #[error("it is not good by {CA_FILE} at this moment")]
+    Chain(#[source] webpki::Error),
+    #[error("it ends at {until}, no later than the one that there is ({present})")]
+    NoLater { until: WallMs, present: WallMs },
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, IdentityError> {

@@ -45,7 +45,7 @@ pub use connection::{CloseReason, Connection, StreamError};
 pub use dialer::{ConnectError, Dialer};
 pub use frame::{ReceiveError, SendError, encode as encode_frame};
 pub use handshake::{CertificateProblem, HandshakeError};
-pub use identity::{Identity, IdentityError, PeerName, Role, Wanted};
+pub use identity::{Identity, IdentityError, PeerName, Role, Unfit, Wanted};
 pub use listener::{Incoming, ListenError, Listener};
 pub use stream::{BulkReceiver, BulkSender, ControlReceiver, ControlSender};
 pub use tls::TlsError;

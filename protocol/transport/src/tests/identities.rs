@@ -208,11 +208,7 @@ fn a_control_machine_knows_its_number() {
         (Role::Witness, Some(3), Some(3)),
         (Role::Agent, None, None),
     ] {
-        let subject = Subject::new(role, &name);
-        let subject = match given {
-            Some(node) => subject.node(node),
-            None => subject,
-        };
+        let subject = Subject::new(role, &name).node(given);
         assert_eq!(issue(subject, role.as_str()), expected, "{role} {given:?}");
     }
 }
@@ -223,6 +219,15 @@ fn next(authority: &Authority, identity: &Identity, subject: &Subject, days: i64
         now: now(),
         lifetime: DurationMs::from_secs(days * 86_400),
     };
+    issue(authority, identity, subject, validity)
+}
+
+fn issue(
+    authority: &Authority,
+    identity: &Identity,
+    subject: &Subject,
+    validity: Validity,
+) -> String {
     let request = SigningRequest::of_own(identity).unwrap();
     let issued = request.sign(&authority.ca(), subject, validity).unwrap();
     issued.certificate
@@ -239,10 +244,14 @@ fn an_identity_goes_on_with_the_next_certificate_of_its_key_and_with_no_other() 
     let file = authority.files("host-1").join("cert.pem");
     let written = fs::read(&file).unwrap();
     let elsewhere = Authority::new("prod");
+    let ended = Validity {
+        now: now() - DurationMs::from_secs(2 * 86_400),
+        lifetime: DurationMs::from_secs(86_400),
+    };
     for (certificate, why) in [
         (
             next(&authority, &identity, &subject(Role::Agent, "h2"), 900),
-            "for somebody else",
+            "it is for h2.agent.prod.matins",
         ),
         (
             next(
@@ -251,10 +260,20 @@ fn an_identity_goes_on_with_the_next_certificate_of_its_key_and_with_no_other() 
                 &subject(Role::Witness, "host-1"),
                 900,
             ),
-            "for somebody else",
+            "it is for host-1.witness.prod.matins",
         ),
-        (next(&authority, &stranger, &own, 900), "not of this key"),
-        (next(&elsewhere, &identity, &own, 900), "not good by ca.pem"),
+        (
+            next(&authority, &stranger, &own, 900),
+            "not of the key that is here: ",
+        ),
+        (
+            next(&elsewhere, &identity, &own, 900),
+            "not good by ca.pem at this moment: UnknownIssuer",
+        ),
+        (
+            issue(&authority, &identity, &own, ended),
+            "not good by ca.pem at this moment: CertExpired",
+        ),
         (next(&authority, &identity, &own, 1), "ends no later"),
         ("nothing".to_owned(), "no certificate"),
     ] {
@@ -263,6 +282,13 @@ fn an_identity_goes_on_with_the_next_certificate_of_its_key_and_with_no_other() 
         assert_eq!(identity.lifetime(), before);
         assert_eq!(fs::read(&file).unwrap(), written);
     }
+    let control = authority.issue(Role::Coordinator, "control-1");
+    let other = subject(Role::Coordinator, "control-1").node(7);
+    let other = next(&authority, &control, &other, 900);
+    let error = said(&control.take_renewed(&other).unwrap_err());
+    let why = "it is for control-1.coordinator.prod.matins (node 7)";
+    assert!(error.contains(why), "{error}");
+
     let clone = identity.clone();
     let renewed = identity
         .take_renewed(&next(&authority, &identity, &own, 900))
