@@ -247,7 +247,8 @@ impl Hall {
                 Ok(Ok(None) | Err(_)) | Err(_) => return End::Uninvited,
             }
             let authority = self.authority.as_deref();
-            let answer = renewal::for_agent(authority, &self.engine, name, connection).await;
+            let signed = renewal::for_agent(authority, &self.engine, name, connection).await;
+            let answer = renewal::answer(signed);
             let sent = timeout(SEND_LIMIT, async {
                 sender.send(&answer).await?;
                 sender.finish().await

@@ -102,7 +102,7 @@ async fn renew(
 ) -> Result<Lifetime, RenewalError> {
     let certificate = if let Some(authority) = authority {
         let request = SigningRequest::of_own(identity)?;
-        let subject = subject(identity.name(), identity.node());
+        let subject = Subject::of(identity.name()).node(identity.node());
         let validity = authority.validity();
         let issued = authority.sign(request, subject, validity).await?;
         issued.certificate
@@ -113,17 +113,11 @@ async fn renew(
     Ok(identity.take_renewed(&certificate)?)
 }
 
-fn subject(name: &PeerName, node: Option<u64>) -> Subject {
-    let subject = Subject::new(name.role, &name.name);
-    match node {
-        Some(node) => subject.node(node),
-        None => subject,
-    }
-}
-
 /// Why another one's certificate is not renewed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotSigned {
+    #[error("node {node} is no member of this group")]
+    NoMember { node: u64 },
     #[error("this coordinator does not have the key of the cluster's authority")]
     NoAuthority,
     #[error("reading the certificate that was shown")]
@@ -136,6 +130,16 @@ pub(crate) enum NotSigned {
     Sign(#[from] SignError),
 }
 
+/// What whoever has asked for a certificate is told.
+pub(crate) fn answer(signed: Result<String, NotSigned>) -> RenewAnswer {
+    match signed {
+        Ok(certificate) => RenewAnswer::Renewed { certificate },
+        Err(error) => RenewAnswer::Refused {
+            reason: causes(&error),
+        },
+    }
+}
+
 /// A certificate for another member, of the key that it has shown.
 pub(crate) async fn for_member(
     authority: Option<&Authority>,
@@ -144,7 +148,7 @@ pub(crate) async fn for_member(
 ) -> Result<String, NotSigned> {
     let authority = authority.ok_or(NotSigned::NoAuthority)?;
     let request = connection.renewal_of_peer()?;
-    let subject = subject(name, connection.peer_node());
+    let subject = Subject::of(name).node(connection.peer_node());
     let validity = authority.validity();
     let issued = authority.sign(request, subject, validity).await?;
     tracing::info!(
@@ -157,20 +161,6 @@ pub(crate) async fn for_member(
 
 /// A certificate for a host, of the key that it has shown.
 pub(crate) async fn for_agent(
-    authority: Option<&Authority>,
-    engine: &Engine,
-    name: &AgentName,
-    connection: &Connection,
-) -> RenewAnswer {
-    match sign_for_agent(authority, engine, name, connection).await {
-        Ok(certificate) => RenewAnswer::Renewed { certificate },
-        Err(error) => RenewAnswer::Refused {
-            reason: causes(&error),
-        },
-    }
-}
-
-async fn sign_for_agent(
     authority: Option<&Authority>,
     engine: &Engine,
     name: &AgentName,

@@ -45,8 +45,7 @@ pub(crate) fn ca(what: Ca) -> Result<(), Failure> {
                         "leave out --node",
                     ));
                 }
-                (_, Some(node)) => Subject::new(role, &name).node(node),
-                (_, None) => Subject::new(role, &name),
+                _ => Subject::new(role, &name).node(node),
             };
             let peer = issue(&dir, &subject, &out)?;
             talk(&format!(

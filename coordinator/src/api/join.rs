@@ -130,10 +130,7 @@ pub(super) async fn enrol(
         Done::Enrolled { node, .. } => node,
         other => return Err(out_of_place(&what, &other)),
     };
-    let mut subject = Subject::new(body.role, &body.name);
-    if let Some(node) = node {
-        subject = subject.node(node);
-    }
+    let subject = Subject::new(body.role, &body.name).node(node);
     match authority.sign(request, subject, validity).await {
         Ok(issued) => Ok(Json(EnrolAnswer {
             certificate: issued.certificate,

@@ -72,12 +72,20 @@ impl Subject {
         }
     }
 
-    /// A control machine under its number in the group, which is given to no other machine, and to
-    /// this one no more when its data directory is lost.
+    /// Who is known by this name already.
+    pub fn of(known: &PeerName) -> Subject {
+        Subject::new(known.role, &known.name)
+    }
+
+    /// A control machine under its number in the group, where it has one. That is given to no other
+    /// machine, and to this one no more when its data directory is lost.
     #[must_use]
-    pub fn node(self, node: u64) -> Subject {
-        let node = self.role.is_control().then_some(node);
-        Subject { node, ..self }
+    pub fn node(self, node: impl Into<Option<u64>>) -> Subject {
+        let given = node.into().filter(|_| self.role.is_control());
+        Subject {
+            node: given.or(self.node),
+            ..self
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use super::wire::{
 };
 use crate::authority::Authority;
 use crate::exit::causes;
-use crate::renewal;
+use crate::renewal::{self, NotSigned};
 
 /// Connections that are served or shaking hands. Each member has one, and leaves one behind when it
 /// is restarted.
@@ -295,16 +295,11 @@ async fn renewed(
     connection: &Connection,
     answers: &Answers,
 ) -> RenewAnswer {
-    if answers.table.member(node).is_none() {
-        let reason = format!("node {node} is no member of this group");
-        return RenewAnswer::Refused { reason };
-    }
-    match renewal::for_member(answers.authority.as_ref(), name, connection).await {
-        Ok(certificate) => RenewAnswer::Renewed { certificate },
-        Err(error) => RenewAnswer::Refused {
-            reason: causes(&error),
-        },
-    }
+    let signed = match answers.table.member(node) {
+        Some(_) => renewal::for_member(answers.authority.as_ref(), name, connection).await,
+        None => Err(NotSigned::NoMember { node }),
+    };
+    renewal::answer(signed)
 }
 
 /// Has openraft take entries as they come. It answers in order, and each when it is on the disk.
