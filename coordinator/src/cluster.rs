@@ -13,10 +13,10 @@ use protocol::{Epoch, Now, WallMs};
 use tokio::time::timeout;
 
 use crate::clock::read_now;
-use crate::consensus::{Candidate, ChangeError, Group, MeetError, Member, Peer};
+use crate::consensus::{Candidate, ChangeError, Group, MeetError, Member};
 use crate::exit::causes;
-use crate::members::short;
-use crate::standing::{self, Stands, is_reached};
+use crate::roll::{Found, Roll};
+use crate::standing::Stands;
 
 /// Where control machines listen for each other unless they are told otherwise.
 const PEERS_PORT: u16 = 7410;
@@ -69,12 +69,7 @@ pub(crate) fn describe(
     now: Now,
 ) -> Cluster {
     let leadership = *group.leadership().borrow();
-    let (members, voters) = group.members();
-    let mut peers = group.peers();
-    let members = members.into_iter().map(|(node, member)| {
-        let peer = peers.remove(&node).unwrap_or_default();
-        describe_member(group, node, member, peer, voters.contains(&node), now)
-    });
+    let roll = Roll::call(group, now);
     let turned_away = group.strangers().into_iter().map(|stranger| TurnedAway {
         who: stranger.who,
         why: stranger.why,
@@ -93,53 +88,41 @@ pub(crate) fn describe(
         reached_at: group.reached_at().to_owned(),
         standing: stands.standing,
         since: reign.map_or(stands.since, |(_, since)| since),
-        quorum: standing::has_quorum(group, now),
+        quorum: roll.votes().decide(),
         term: leadership.term,
         leader,
         last_leader: stands.last_leader,
         epoch: reign.map(|(epoch, _)| epoch),
-        members: members.collect(),
+        members: roll
+            .members()
+            .map(|found| describe_member(found, now))
+            .collect(),
         address_trouble,
         turned_away: turned_away.collect(),
     }
 }
 
-fn describe_member(
-    group: &Group,
-    node: u64,
-    member: Member,
-    peer: Peer,
-    votes: bool,
-    now: Now,
-) -> ClusterMember {
-    let own = node == group.node();
-    let leads = group.leadership().borrow().leads;
-    let facts = member.facts;
+fn describe_member(found: Found<'_>, now: Now) -> ClusterMember {
+    let facts = found.member.facts.clone();
+    let clock = found.peer.and_then(|peer| peer.clock);
+    let heard = found.peer.and_then(|peer| peer.heard);
     ClusterMember {
-        node,
+        node: found.node,
         name: facts.name,
         role: facts.role.to_string(),
-        votes,
+        votes: found.votes,
         peers: facts.peers,
         agents: facts.agents,
         api: facts.api,
-        reached: own || is_reached(group, &peer, leads, now),
-        heard_ms_ago: peer.heard.map(|heard| (now.boot - heard).0),
-        behind: if own {
-            Some(group.progress().behind())
-        } else {
-            group.behind(node)
-        },
-        clock_ahead_ms: peer.clock.map(|clock| clock.ahead.0),
-        clock_unsure_ms: peer.clock.map(|clock| clock.unsure.0),
-        clock_steady: peer.clock.map(|clock| clock.steady),
+        reached: found.reached,
+        heard_ms_ago: heard.map(|heard| (now.boot - heard).0),
+        behind: found.behind,
+        clock_ahead_ms: clock.map(|clock| clock.ahead.0),
+        clock_unsure_ms: clock.map(|clock| clock.unsure.0),
+        clock_steady: clock.map(|clock| clock.steady),
         speaks: facts.speaks,
-        spare_bytes: if own {
-            short(*group.room().borrow())
-        } else {
-            peer.spare_bytes
-        },
-        trouble: peer.trouble,
+        spare_bytes: found.spare_bytes,
+        trouble: found.peer.and_then(|peer| peer.trouble.clone()),
     }
 }
 
@@ -191,32 +174,21 @@ fn with_port(address: &str) -> String {
 
 /// The member that is to be removed, if the others could agree to that.
 pub(crate) fn removable(group: &Group, node: u64) -> Result<Member, ClusterError> {
-    let (mut members, mut voters) = group.members();
-    let Some(member) = members.remove(&node) else {
-        return Err(ClusterError::NoSuchNode { node });
-    };
+    let roll = Roll::call(group, read_now());
+    let member = roll.member(node).ok_or(ClusterError::NoSuchNode { node })?;
     if node == group.node() {
         return Err(ClusterError::Leads { node });
     }
-    if voters.remove(&node) {
-        let peers = group.peers();
-        let now = read_now();
-        let reached = voters.iter().filter(|&voter| {
-            let peer = peers.get(voter);
-            *voter == group.node() || peer.is_some_and(|peer| is_reached(group, peer, true, now))
+    let votes = roll.votes_without(node);
+    if roll.has_vote(node) && !votes.decide() {
+        return Err(ClusterError::NoQuorum {
+            node,
+            reached: votes.reached,
+            voters: votes.voters,
+            needed: votes.needed(),
         });
-        let (reached, needed) = (reached.count(), voters.len() / 2 + 1);
-        if reached < needed {
-            let voters = voters.len();
-            return Err(ClusterError::NoQuorum {
-                node,
-                reached,
-                voters,
-                needed,
-            });
-        }
     }
-    Ok(member)
+    Ok(member.clone())
 }
 
 /// Takes a machine out of the group for ever.

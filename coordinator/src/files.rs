@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use nix::sys::statvfs::{FsFlags, statvfs};
+
 /// Opens a file as it is; one that is made here is private.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
@@ -47,4 +49,20 @@ pub(crate) fn directory_of(file: &Path) -> &Path {
         Some(directory) if directory != Path::new("") => directory,
         _ => Path::new("."),
     }
+}
+
+/// The disk below a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Disk {
+    pub(crate) read_only: bool,
+    /// What this process could still write.
+    pub(crate) spare_bytes: u64,
+}
+
+pub(crate) fn read_disk(directory: &Path) -> io::Result<Disk> {
+    let disk = statvfs(directory)?;
+    Ok(Disk {
+        read_only: disk.flags().contains(FsFlags::ST_RDONLY),
+        spare_bytes: disk.blocks_available() * disk.fragment_size(),
+    })
 }

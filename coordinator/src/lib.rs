@@ -42,6 +42,7 @@ mod narrate;
 mod process;
 mod quorum;
 mod renewal;
+mod roll;
 mod roster;
 mod run;
 mod standing;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use coordinator_core::SeenMember;
 use coordinator_core::address::Trouble;
-use protocol::Now;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::clock::read_now;
-use crate::consensus::{Group, Room};
+use crate::consensus::Group;
 use crate::engine::{Engine, Input, Standing};
+use crate::roll::Roll;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -29,38 +29,29 @@ pub(crate) async fn tell(
         };
         if matches!(engine.standing(), Standing::Reigning { .. }) {
             let trouble = address.borrow().as_ref().map(ToString::to_string);
-            engine.send(Input::Members(look(&group, trouble, read_now())));
+            let roll = Roll::call(&group, read_now());
+            engine.send(Input::Members(look(&roll, trouble.as_deref())));
         }
     }
 }
 
-fn look(group: &Group, address_trouble: Option<String>, now: Now) -> Vec<SeenMember> {
-    let (members, _) = group.members();
-    let mut peers = group.peers();
-    let found = members.into_iter().map(|(node, member)| {
-        let own = node == group.node();
-        let peer = peers.remove(&node).unwrap_or_default();
+fn look(roll: &Roll, address_trouble: Option<&str>) -> Vec<SeenMember> {
+    let found = roll.members().map(|found| {
+        let peer = found.peer;
+        let connected = peer.is_some_and(|peer| peer.connected.is_some());
         SeenMember {
-            node,
-            name: member.facts.name,
-            heard: if own { Some(now.boot) } else { peer.heard },
-            // Of one that is away nothing newer is known than that.
-            behind: group.behind(node).filter(|_| peer.connected.is_some()),
-            spare_bytes: if own {
-                short(*group.room().borrow())
+            node: found.node,
+            name: found.member.facts.name.clone(),
+            heard: if found.own {
+                Some(roll.now().boot)
             } else {
-                peer.spare_bytes
+                peer.and_then(|peer| peer.heard)
             },
-            address_trouble: address_trouble.clone().filter(|_| own),
+            // Of one that is away nothing newer is known than that.
+            behind: found.behind.filter(|_| connected),
+            spare_bytes: found.spare_bytes,
+            address_trouble: address_trouble.filter(|_| found.own).map(str::to_owned),
         }
     });
     found.collect()
-}
-
-/// What is left where it is too little.
-pub(crate) fn short(room: Room) -> Option<u64> {
-    match room {
-        Room::Enough => None,
-        Room::Short { spare_bytes } => Some(spare_bytes),
-    }
 }

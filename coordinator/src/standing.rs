@@ -13,18 +13,15 @@ use protocol::{BootMs, DurationMs, Now, WallMs};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::clock::{in_millis, read_now};
-use crate::consensus::{Group, Peer, Progress};
+use crate::clock::read_now;
+use crate::consensus::{Group, Progress};
+use crate::roll::Roll;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Whoever waits to be added says so this often.
 const SAY_EVERY: DurationMs = DurationMs::from_secs(60);
-
-/// Who leads hears the others by every heartbeat; the others hear each other by their questions for
-/// the clock, one each second.
-const HEARD_BY_OTHERS: DurationMs = DurationMs(2_500);
 
 /// For so long may nobody be heard that leads before it is a matter for a person: an election takes
 /// less.
@@ -78,36 +75,12 @@ impl Seen {
     }
 }
 
-/// Whether a peer has been heard of late by this node, which leads or does not.
-pub(crate) fn is_reached(group: &Group, peer: &Peer, leads: bool, now: Now) -> bool {
-    let limit = if leads {
-        in_millis(group.timers().election_max)
-    } else {
-        HEARD_BY_OTHERS
-    };
-    peer.heard.is_some_and(|heard| now.boot - heard <= limit)
-}
-
-/// Whether enough of those that vote are heard, this node among them.
-pub(crate) fn has_quorum(group: &Group, now: Now) -> bool {
-    let leads = group.leadership().borrow().leads;
-    let (_, voters) = group.members();
-    let peers = group.peers();
-    let reached = voters.iter().filter(|&voter| {
-        let peer = peers.get(voter);
-        *voter == group.node() || peer.is_some_and(|peer| is_reached(group, peer, leads, now))
-    });
-    !voters.is_empty() && reached.count() > voters.len() / 2
-}
-
 /// `removed`: for long enough to be believed.
 fn see(group: &Group, begun: BootMs, removed: bool, now: Now) -> Seen {
     let leadership = *group.leadership().borrow();
-    let (members, _) = group.members();
-    let peers = group.peers();
-    let leader = leadership.leader.and_then(|leader| peers.get(&leader));
+    let roll = Roll::call(group, now);
     Seen {
-        place: if members.is_empty() && now.boot - begun >= READ_BY {
+        place: if roll.is_empty() && now.boot - begun >= READ_BY {
             Place::NotYet
         } else if removed {
             Place::NoMore
@@ -115,8 +88,8 @@ fn see(group: &Group, begun: BootMs, removed: bool, now: Now) -> Seen {
             Place::Member
         },
         leads: leadership.leads,
-        hears_leader: leader.is_some_and(|peer| is_reached(group, peer, false, now)),
-        quorum: has_quorum(group, now),
+        hears_leader: leadership.leader.is_some_and(|leader| roll.hears(leader)),
+        quorum: roll.votes().decide(),
     }
 }
 

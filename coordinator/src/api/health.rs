@@ -8,7 +8,6 @@ use axum::Json;
 use axum::extract::State;
 use coordinator_core::clock::Verdict;
 use coordinator_core::{Core, RequestError};
-use nix::sys::statvfs::{FsFlags, statvfs};
 use protocol::api::ClusterStanding;
 use protocol::{DurationMs, Now};
 use schemars::JsonSchema;
@@ -16,6 +15,7 @@ use serde::Serialize;
 
 use super::Api;
 use super::error::ApiError;
+use crate::files::read_disk;
 use crate::standing::Stands;
 
 /// A standby that has not had everything for so long would take over late.
@@ -122,19 +122,18 @@ fn missing_of_ledger(api: &Api, now: Now) -> Vec<String> {
         ));
     }
     let directory = api.readers.directory();
-    match statvfs(directory) {
-        Ok(disk) if disk.flags().contains(FsFlags::ST_RDONLY) => {
+    match read_disk(directory) {
+        Ok(disk) if disk.read_only => {
             missing.push(format!("{} can only be read", directory.display()));
         }
-        Ok(disk) => {
-            let room = disk.blocks_available() * disk.fragment_size();
-            if room < ROOM_BYTES_MIN {
-                missing.push(format!(
-                    "{} has room for {room} bytes more, and {ROOM_BYTES_MIN} are the least",
-                    directory.display()
-                ));
-            }
+        Ok(disk) if disk.spare_bytes < ROOM_BYTES_MIN => {
+            let room = disk.spare_bytes;
+            missing.push(format!(
+                "{} has room for {room} bytes more, and {ROOM_BYTES_MIN} are the least",
+                directory.display()
+            ));
         }
+        Ok(_) => {}
         Err(error) => missing.push(format!("looking at {}: {error}", directory.display())),
     }
     missing

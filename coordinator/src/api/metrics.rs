@@ -11,7 +11,6 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use coordinator_core::Core;
-use nix::sys::statvfs::statvfs;
 use protocol::Now;
 use protocol::api::ClusterStanding;
 use serde_json::json;
@@ -22,6 +21,7 @@ use super::error::ApiError;
 use super::fleet;
 use crate::clock::read_now;
 use crate::cluster;
+use crate::files::read_disk;
 use crate::metrics::{Histogram, Metrics};
 use crate::process;
 
@@ -157,12 +157,11 @@ impl Page {
             self.family(name, "gauge", help);
             self.sample(name, &[], value);
         }
-        if let Ok(disk) = statvfs(api.readers.directory()) {
+        if let Ok(disk) = read_disk(api.readers.directory()) {
             let name = "matins_disk_spare_bytes";
             let help = "What is left of the disk of the ledger.";
             self.family(name, "gauge", help);
-            let spare = disk.blocks_available() * disk.fragment_size();
-            self.sample(name, &[], spare);
+            self.sample(name, &[], disk.spare_bytes);
         }
     }
 

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use ledger::Done;
 use ledger::backup::{self, Backup, BackupError, Maker, Seal};
 use ledger::command::Restore;
-use nix::sys::statvfs::statvfs;
 
 use crate::LEDGER_FILE;
 use crate::clock::read_now;
@@ -225,11 +224,11 @@ fn check_empty(data_dir: &Path) -> Result<(), RestoreError> {
 }
 
 fn check_room(directory: &Path, bytes: u64) -> Result<(), MakeError> {
-    let room = statvfs(directory).map_err(|errno| MakeError::Room {
+    let disk = files::read_disk(directory).map_err(|source| MakeError::Room {
         path: directory.to_owned(),
-        source: errno.into(),
+        source,
     })?;
-    let has = room.blocks_available() * room.fragment_size();
+    let has = disk.spare_bytes;
     let needs = bytes + ROOM_LEFT;
     if has >= needs {
         return Ok(());

@@ -204,21 +204,10 @@ impl Group {
     }
 
     /// The other members as this node knows them: whether it reaches them, what they say of
-    /// themselves, how their clocks stand, and on the leader how far their logs have come.
+    /// themselves, and how their clocks stand.
     pub fn peers(&self) -> BTreeMap<u64, Peer> {
-        let mut peers = self
-            .network
-            .as_ref()
-            .map(Network::peers)
-            .unwrap_or_default();
-        let metrics = self.raft.metrics();
-        if let Some(replication) = &metrics.borrow_watched().replication {
-            for (node, peer) in &mut peers {
-                let matched = replication.get(node).copied().flatten();
-                peer.matched = matched.map(|at| at.index);
-            }
-        }
-        peers
+        let network = self.network.as_ref();
+        network.map(Network::peers).unwrap_or_default()
     }
 
     /// Machines that are no members and would speak to this one, and why they were turned away.

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::posix_fallocate;
-use nix::sys::statvfs::statvfs;
 use tokio::sync::watch;
 
-use crate::files::open_private;
+use crate::files::{directory_of, open_private, read_disk};
 
 /// Room that is held.
 const BYTES: u64 = 64 << 20;
@@ -31,6 +30,16 @@ pub enum Room {
     Enough,
     /// It fills up; when it is full, this node ends.
     Short { spare_bytes: u64 },
+}
+
+impl Room {
+    /// What is left, where it is too little.
+    pub(crate) fn short(self) -> Option<u64> {
+        match self {
+            Room::Enough => None,
+            Room::Short { spare_bytes } => Some(spare_bytes),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,9 +134,7 @@ fn execute(plan: Plan, path: &Path) -> io::Result<()> {
 
 /// Bytes that this process could still write beside `path`.
 fn spare(path: &Path) -> io::Result<u64> {
-    let directory = path.parent().unwrap_or(path);
-    let disk = statvfs(directory)?;
-    Ok(disk.blocks_available() * disk.fragment_size())
+    Ok(read_disk(directory_of(path))?.spare_bytes)
 }
 
 #[cfg(test)]

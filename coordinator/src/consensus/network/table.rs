@@ -28,8 +28,6 @@ pub struct Peer {
     /// What it says of itself, since this process started.
     pub facts: Option<Facts>,
     pub clock: Option<PeerClock>,
-    /// The last entry of the log that it is known to hold; by the leader only.
-    pub matched: Option<u64>,
     /// Why it was last not spoken to, unless it has been since.
     pub trouble: Option<String>,
     /// What is left of its disk, where it says that that is too little.
@@ -129,12 +127,9 @@ impl Table {
     }
 
     pub(super) fn clock(&self) -> Clock {
-        let spare_bytes = match self.room.get().map(|room| *room.borrow()) {
-            Some(Room::Short { spare_bytes }) => Some(spare_bytes),
-            Some(Room::Enough) | None => None,
-        };
+        let room = self.room.get();
         Clock {
-            spare_bytes,
+            spare_bytes: room.and_then(|room| room.borrow().short()),
             ..self.inner().own_clock.look(read_now())
         }
     }

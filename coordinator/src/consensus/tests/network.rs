@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use openraft::async_runtime::watch::WatchReceiver as _;
 use protocol::{DurationMs, WallMs};
 use tempfile::TempDir;
 use transport::ca::{self, Subject, Validity};
@@ -243,22 +242,15 @@ async fn the_membership_follows_what_members_say_of_themselves() {
 async fn a_member_knows_how_the_others_stand() {
     let house = House::of_three(&[]).await;
     propose(&house.groups[&1]).await;
-    let last = || {
-        house.groups[&1]
-            .raft
-            .metrics()
-            .borrow_watched()
-            .last_log_index
-    };
     until(
         "the leader knows how far the others are, and their clocks",
         async || {
             let peers = house.groups[&1].peers();
             peers.len() == 2
-                && peers.values().all(|peer| {
+                && peers.iter().all(|(&node, peer)| {
                     peer.connected.is_some()
                         && peer.heard.is_some()
-                        && peer.matched == last()
+                        && house.groups[&1].behind(node) == Some(0)
                         && peer.clock.is_some()
                 })
         },
@@ -273,12 +265,8 @@ async fn a_member_knows_how_the_others_stand() {
         let facts = peer.facts.as_ref().unwrap();
         assert_eq!(facts, &house.groups[node].members().0[node].facts);
     }
-    assert!(
-        house.groups[&2]
-            .peers()
-            .values()
-            .all(|it| it.matched.is_none())
-    );
+    // How far the others are is the leader's to know.
+    assert_eq!(house.groups[&2].behind(3), None);
     house.stop_all().await;
 }
 
@@ -495,12 +483,9 @@ async fn a_member_behind_a_slow_cable_holds_up_nobody() {
         let large: Arc<[ledger::Proposal]> = (0..300).flat_map(|_| batch().to_vec()).collect();
         house.groups[&1].propose(large).await.unwrap();
     }
-    let behind = || {
-        let peers = house.groups[&1].peers();
-        (peers[&2].matched, peers[&3].matched)
-    };
+    let behind = || [2, 3].map(|node| house.groups[&1].behind(node));
     assert!(
-        behind().0 > behind().1,
+        behind()[0] < behind()[1],
         "{:?}: nothing was behind",
         behind()
     );
