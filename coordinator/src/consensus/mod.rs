@@ -10,7 +10,8 @@
 //!                            └──────────── checkpoint thread ───────────┘
 //! ```
 //!
-//! `start` is how a member begins, and `propose` what becomes of a batch.
+//! `start` is how a member begins, `propose` what becomes of a batch, `lead` who has the lead and what
+//! that is worth, and `changes` who the members are.
 //!
 //! Disk: `log_store` and `state` are the two halves of openraft's contract over the files of
 //! [`ledger::log`] and [`ledger::replica`]; `form` is what stands in them; `checkpoints`,
@@ -22,18 +23,17 @@
 //! begin in the same way, and whoever joins later is given a snapshot, never a log that begins after
 //! the state it would be applied to.
 //!
-//! **What is said of leadership here is not "I may act".** A leader that is cut off does not know it
-//! yet; only a quorum confirmed after the moment in question, and the epoch that the ledger hands
-//! out, are safe to act on.
-//!
-//! `network` is how the members speak to each other.
+//! `network` is how the members speak to each other, and `others` what is known by that.
 
+mod changes;
 mod checkpoints;
 mod fail;
 mod form;
 mod founding;
+mod lead;
 mod log_store;
 mod network;
+mod others;
 mod propose;
 mod reserve;
 mod retention;
@@ -65,8 +65,10 @@ use snapshots::Snapshots;
 use state::{State, StateThread};
 use types::Types;
 
+pub use changes::ChangeError;
 pub use form::FormError;
 pub use founding::{Begin, FoundingError};
+pub use lead::{Leadership, NotConfirmed, Progress};
 pub use network::{
     Candidate, MeetError, NetworkError, NotRenewed, Peer, PeerClock, PeersAt, Stranger,
 };
@@ -76,55 +78,8 @@ pub use snapshots::KeepError;
 pub use start::{GroupError, GroupOptions, Timers};
 pub use types::{Facts, Member, StoreId, StoreIdError};
 
-/// Between two tries of a change while another is under way.
-const CHANGE_AGAIN: Duration = Duration::from_millis(50);
-
-/// How long a machine may take to catch up while whoever adds it waits.
-const CATCH_UP_LIMIT: Duration = Duration::from_secs(20);
-
 /// How long the files may take to be closed.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-
-/// Who leads, as far as this node knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leadership {
-    /// This node does. No licence to act: see the module.
-    pub leads: bool,
-    pub leader: Option<u64>,
-    pub term: u64,
-}
-
-/// How far this node has come, in indexes of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The last that a quorum has, as whoever leads said last.
-    pub committed: u64,
-    pub applied: u64,
-}
-
-impl Progress {
-    pub fn behind(self) -> u64 {
-        self.committed.saturating_sub(self.applied)
-    }
-}
-
-/// No quorum has answered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no quorum has confirmed that this node leads")]
-pub struct NotConfirmed;
-
-/// A change of the group that was not made.
-#[derive(Debug, thiserror::Error)]
-#[error("changing the group: {what}")]
-pub struct ChangeError {
-    what: String,
-}
-
-fn change_error(error: impl fmt::Display) -> ChangeError {
-    ChangeError {
-        what: error.to_string(),
-    }
-}
 
 /// This node's part in the group.
 pub struct Group {
@@ -154,145 +109,14 @@ impl Group {
         self.store
     }
 
-    /// Who leads; changes are seen in order, and some may be passed over.
-    pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leadership.clone()
-    }
-
     /// How much room there is on the disk; nobody has looked before the first change.
     pub fn room(&self) -> watch::Receiver<Room> {
         self.room.clone()
     }
 
-    /// Has a quorum confirm that this node leads, in a round that begins after this call; answers in
-    /// which term. On return everything that was committed by then is applied here.
-    ///
-    /// `ReadIndex` takes nothing that was heard before: of what a quorum has answered it counts only
-    /// answers to what was sent after the call.
-    pub async fn confirm(&self, limit: Duration) -> Result<u64, NotConfirmed> {
-        let round = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
-        match timeout(limit, round).await {
-            Ok(Ok(confirmed)) => Ok(confirmed.committed_leader_id().term),
-            Ok(Err(_)) | Err(_) => Err(NotConfirmed),
-        }
-    }
-
-    /// Begins to hand the lead to another voter, that has everything. Whoever calls has stopped
-    /// acting before, and looks at [`Group::leadership`] for what becomes of it.
-    pub async fn transfer(&self, to: u64) -> Result<(), ChangeError> {
-        let transfer = self.raft.trigger().transfer_leader(to).await;
-        transfer.map_err(change_error)
-    }
-
-    /// The members, and which of them vote.
-    pub fn members(&self) -> (BTreeMap<u64, Member>, BTreeSet<u64>) {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let members = &metrics.membership_config;
-        let nodes = members
-            .nodes()
-            .map(|(node, member)| (*node, member.clone()));
-        (nodes.collect(), members.voter_ids().collect())
-    }
-
-    /// The next certificate of this machine's key, from a member that has the authority's.
-    pub async fn ask_for_certificate(&self) -> Result<String, NotRenewed> {
-        match &self.network {
-            Some(network) => network.ask_for_certificate().await,
-            None => Err(NotRenewed::Nobody),
-        }
-    }
-
-    /// The other members as this node knows them: whether it reaches them, what they say of
-    /// themselves, and how their clocks stand.
-    pub fn peers(&self) -> BTreeMap<u64, Peer> {
-        let network = self.network.as_ref();
-        network.map(Network::peers).unwrap_or_default()
-    }
-
-    /// Machines that are no members and would speak to this one, and why they were turned away.
-    pub fn strangers(&self) -> Vec<Stranger> {
-        let network = self.network.as_ref();
-        network.map(Network::strangers).unwrap_or_default()
-    }
-
-    /// Whether this node was a member and is none any more: by the log, as far as it was sent that, or
-    /// by the word of another member. For a moment it may seem so of one that has just been added.
-    pub fn is_removed(&self) -> bool {
-        self.network.as_ref().is_some_and(Network::is_removed)
-    }
-
-    /// Where the others are told to reach this node; empty where nobody has said it.
-    pub fn reached_at(&self) -> &str {
-        let network = self.network.as_ref();
-        network.map_or("", |network| &network.facts().peers)
-    }
-
-    /// How many entries are known to be committed, and how many of them this node has applied.
-    pub fn progress(&self) -> Progress {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let index = |at: &Option<types::EntryId>| at.as_ref().map_or(0, |at| at.index);
-        Progress {
-            committed: index(&metrics.cluster_committed),
-            applied: index(&metrics.last_applied),
-        }
-    }
-
-    /// The newest commands that every member knows, by [`ledger::COMMANDS_VERSION`]; a newer one is
-    /// not proposed.
-    pub fn speaks(&self) -> u32 {
-        let metrics = self.raft.server_metrics();
-        let metrics = metrics.borrow_watched();
-        let members = metrics.membership_config.nodes();
-        let spoken = members.map(|(_, member)| member.facts.speaks);
-        // Whoever is no member yet proposes nothing.
-        spoken.min().unwrap_or(ledger::COMMANDS_VERSION)
-    }
-
-    /// Asks the machine at an address (`host:port`) who it is, so that it may be added.
-    pub async fn meet(&self, address: &str) -> Result<Candidate, MeetError> {
-        match &self.network {
-            Some(network) => network.meet(address, self.speaks()).await,
-            None => Err(MeetError::no_network(address)),
-        }
-    }
-
-    /// By how many entries a member is behind this node, which leads; `None` where this node does
-    /// not, or has not heard of the member yet.
-    pub fn behind(&self, node: u64) -> Option<u64> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let matched = (*metrics.replication.as_ref()?.get(&node)?)?;
-        Some(metrics.last_log_index?.saturating_sub(matched.index))
-    }
-
     /// How fast a lost leader is noticed.
     pub fn timers(&self) -> Timers {
         self.timers
-    }
-
-    /// Lets a node follow without a vote, and waits until it has caught up; answers whether it has in
-    /// time.
-    pub async fn add(&self, node: u64, member: Member) -> Result<bool, ChangeError> {
-        let adding = when_free(|| self.raft.add_learner(node, member.clone(), true));
-        match timeout(CATCH_UP_LIMIT, adding).await {
-            Ok(added) => added.map(|_| true).map_err(change_error),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// Changes who votes. Whoever no longer does is no member any more.
-    pub async fn set_voters(&self, voters: BTreeSet<u64>) -> Result<(), ChangeError> {
-        let changed = when_free(|| self.raft.change_membership(voters.clone(), false)).await;
-        changed.map(|_| ()).map_err(change_error)
-    }
-
-    /// Takes a member out that has no vote.
-    pub async fn forget(&self, node: u64) -> Result<(), ChangeError> {
-        let without = ChangeMembers::RemoveNodes(BTreeSet::from([node]));
-        let changed = when_free(|| self.raft.change_membership(without.clone(), false)).await;
-        changed.map(|_| ()).map_err(change_error)
     }
 
     /// Has the ledger looked at between two batches, by the thread that owns it. Keep it short: the
@@ -339,24 +163,6 @@ impl Group {
             Err(_) => Err(io::Error::other(
                 "the files of the group are not closed in time",
             )),
-        }
-    }
-}
-
-/// Makes a change of the membership once no other is under way: the leader itself writes down what
-/// members say of themselves, and a change has two halves. Waits for as long as that takes.
-async fn when_free<T, F>(
-    change: impl Fn() -> F,
-) -> Result<T, RaftError<Types, ClientWriteError<Types>>>
-where
-    F: Future<Output = Result<T, RaftError<Types, ClientWriteError<Types>>>>,
-{
-    loop {
-        match change().await {
-            Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(
-                ChangeMembershipError::InProgress(_),
-            ))) => sleep(CHANGE_AGAIN).await,
-            changed => return changed,
         }
     }
 }
