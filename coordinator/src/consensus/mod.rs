@@ -45,21 +45,19 @@ mod tests;
 mod types;
 mod witness;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{fmt, io};
 
 use ledger::Store;
-use openraft::async_runtime::watch::WatchReceiver as _;
-use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
-use openraft::{ChangeMembers, Raft, ReadPolicy};
+use openraft::Raft;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use changes::change_error;
 use network::Network;
 use snapshots::Snapshots;
 use state::{State, StateThread};
