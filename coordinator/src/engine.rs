@@ -22,7 +22,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use coordinator_core::clock::members::MemberClock;
-use coordinator_core::{Asked, ConnId, Core, RequestError, SeenMember};
+use coordinator_core::{Afterwards, Asked, ConnId, Core, NoSuccessor, RequestError, SeenMember};
 use ledger::Done;
 use protocol::message::{AgentMessage, Nonce};
 use protocol::{AgentName, BootMs, Epoch, Lifetime, Now, WallMs};
@@ -141,8 +141,9 @@ pub(crate) enum Input {
 
 /// Somebody asks that the lead be given to another.
 pub(crate) struct HandOver {
-    /// To whom; to whoever has the most where it is not said.
+    /// To whom, where that is said.
     pub(crate) to: Option<u64>,
+    afterwards: Afterwards,
     answer: oneshot::Sender<Result<u64, HandOverError>>,
 }
 
@@ -151,8 +152,8 @@ pub(crate) struct HandOver {
 pub(crate) enum HandOverError {
     #[error("this coordinator does not lead")]
     NotLeading,
-    #[error("there is no other coordinator that could lead now")]
-    Nobody,
+    #[error(transparent)]
+    NoSuccessor(#[from] NoSuccessor),
     #[error("node {to} did not catch up in time; this coordinator leads on")]
     Behind { to: u64 },
     #[error("node {to} was told to lead, and does not yet")]
@@ -175,6 +176,7 @@ impl HandOver {
         let (answer, _) = oneshot::channel();
         HandOver {
             to: Some(to),
+            afterwards: Afterwards::Stays,
             answer,
         }
     }
@@ -276,9 +278,17 @@ impl Engine {
     }
 
     /// Gives the lead to another, if there is one who could have it; answers to whom.
-    pub(crate) async fn hand_over(&self, to: Option<u64>) -> Result<u64, HandOverError> {
+    pub(crate) async fn hand_over(
+        &self,
+        to: Option<u64>,
+        afterwards: Afterwards,
+    ) -> Result<u64, HandOverError> {
         let (answer, answered) = oneshot::channel();
-        self.send(Input::HandOver(HandOver { to, answer }));
+        self.send(Input::HandOver(HandOver {
+            to,
+            afterwards,
+            answer,
+        }));
         answered.await.unwrap_or(Err(HandOverError::Stopping))
     }
 

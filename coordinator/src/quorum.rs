@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use coordinator_core::Candidate;
 use protocol::DurationMs;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -28,12 +29,6 @@ pub(crate) struct Quorum {
     runtime: Handle,
     engine: Engine,
     last_round: Option<Instant>,
-}
-
-/// Another coordinator that may be given the lead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Successor {
-    pub(crate) node: u64,
 }
 
 impl Quorum {
@@ -72,9 +67,8 @@ impl Quorum {
         });
     }
 
-    /// Who could be given the lead: this node if it is one of those, or else the one that has the
-    /// most.
-    pub(crate) fn successor(&self, wanted: Option<u64>) -> Option<Successor> {
+    /// Who could be given the lead: the coordinators that vote, or this one of them.
+    pub(crate) fn candidates(&self, wanted: Option<u64>) -> Vec<Candidate> {
         let (members, voters) = self.group.members();
         let leads =
             |node: &u64| members.get(node).map(|it| it.facts.role) == Some(Role::Coordinator);
@@ -82,13 +76,15 @@ impl Quorum {
         others
             .filter(leads)
             .filter(|&node| wanted.is_none_or(|wanted| wanted == node))
-            .filter_map(|node| Some((self.group.behind(node)?, node)))
-            .min()
-            .map(|(_, node)| Successor { node })
+            .filter_map(|node| {
+                let behind = self.group.behind(node)?;
+                Some(Candidate { node, behind })
+            })
+            .collect()
     }
 
-    pub(crate) fn has_everything(&self, successor: Successor) -> bool {
-        self.group.behind(successor.node) == Some(0)
+    pub(crate) fn has_everything(&self, successor: u64) -> bool {
+        self.group.behind(successor) == Some(0)
     }
 
     /// How long a successor may take to catch up, and how long to lead then.
@@ -101,11 +97,10 @@ impl Quorum {
     }
 
     /// Gives the lead away, and tells whoever asked for it whether it was taken.
-    pub(crate) fn transfer(&self, successor: Successor, hand_over: HandOver) {
+    pub(crate) fn transfer(&self, to: u64, hand_over: HandOver) {
         let group = Arc::clone(&self.group);
         let limit = self.limit();
         self.runtime.spawn(async move {
-            let to = successor.node;
             let mut leadership = group.leadership();
             let given = async {
                 // What was lost on its way, or came before the successor had the very last entry,

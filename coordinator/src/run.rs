@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use coordinator_core::address::Trouble;
 use coordinator_core::clock::Thresholds;
+use coordinator_core::{Afterwards, NoSuccessor};
 use protocol::message::Incarnation;
 use protocol::{DurationMs, Lifetime};
 use tokio::net::TcpListener;
@@ -353,9 +354,9 @@ impl Threads {
 
     /// Gives the lead to another, where there is one that can have it.
     async fn hand_over(&self) {
-        match self.engine.hand_over(None).await {
+        match self.engine.hand_over(None, Afterwards::Ends).await {
             Ok(to) => tracing::info!(to, "the lead was given away"),
-            Err(HandOverError::NotLeading | HandOverError::Nobody) => {}
+            Err(HandOverError::NotLeading | HandOverError::NoSuccessor(NoSuccessor::Nobody)) => {}
             Err(error) => tracing::warn!(error = causes(&error), "the lead was not given away"),
         }
     }

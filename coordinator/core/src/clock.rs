@@ -48,7 +48,7 @@ use std::fmt;
 use protocol::{AgentId, BootMs, DurationMs, Now, Rule, Rules, WallMs};
 
 use hosts::{Hosts, Reference};
-use members::{Found, MemberClock, Members};
+use members::{Found, Looks, MemberClock, Members};
 
 pub(crate) use told::Told;
 
@@ -351,6 +351,18 @@ impl ClockGate {
             return None;
         }
         self.members.heir(self.reference, now.boot)
+    }
+
+    /// How the clock of another coordinator looks from here. Where this machine's own is not believed it
+    /// says nothing of others', but by whose it would be better.
+    pub(crate) fn looks(&self, node: u64, now: Now) -> Looks {
+        if self.verdict(now).may_fire() {
+            self.members.looks(node, self.thresholds.stop, now)
+        } else if self.heir(now) == Some(node) {
+            Looks::Good
+        } else {
+            Looks::Unread
+        }
     }
 
     /// A control machine whose clock is wrong as far as this one knows, and by how much it is ahead of

@@ -15,6 +15,7 @@
 //! | [`trigger`] | what becomes of the instants between the watermark and now |
 //! | [`clock`] | whether the wall clock may be believed |
 //! | `yielding` | that a coordinator with a better clock leads instead |
+//! | `successor` | to whom the lead is given |
 //! | `group` | what of the control machines is told to a person |
 //! | `catalogue` | what the stored manifests say, and which cannot be read |
 //! | `waiting` | which waiting run the ledger is asked about again, and when |
@@ -65,6 +66,7 @@ mod restored;
 mod sessions;
 mod setbacks;
 mod shards;
+mod successor;
 pub mod trigger;
 mod waiting;
 mod yielding;
@@ -73,3 +75,4 @@ pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
 pub use group::SeenMember;
 pub use held::Held;
 pub use requests::{Asked, Request, RequestError};
+pub use successor::{Afterwards, Candidate, Chosen, NoSuccessor};

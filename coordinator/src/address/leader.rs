@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use coordinator_core::Afterwards;
 use coordinator_core::address::{Pace, Trouble};
 use protocol::Epoch;
 use tokio::sync::{mpsc, watch};
@@ -69,7 +70,7 @@ async fn follow_reigns(engine: Engine, reign: watch::Sender<Option<Epoch>>) {
 
 async fn hand_over_when_asked(engine: Engine, mut asked: mpsc::Receiver<Trouble>) {
     while let Some(trouble) = asked.recv().await {
-        match engine.hand_over(None).await {
+        match engine.hand_over(None, Afterwards::Stays).await {
             Ok(to) => tracing::info!(to, %trouble, "the lead was given away for the address"),
             Err(HandOverError::NotLeading) => {}
             Err(error) => {

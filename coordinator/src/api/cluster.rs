@@ -8,7 +8,8 @@ use protocol::api::{
     AddMemberRequest, Cluster, ClusterAnswer, RemoveMemberRequest, TransferRequest,
 };
 
-use coordinator_core::Request;
+use coordinator_core::Afterwards;
+use coordinator_core::{NoSuccessor, Request};
 use ledger::Done;
 use ledger::command::{ChangeGroup, ControlMachine, GroupChange};
 
@@ -112,7 +113,7 @@ pub(super) async fn transfer(
     let by = asker.signs(what, body.by, None)?;
     let change = GroupChange::HandOver { to: body.to };
     note(&api, what, &asker, change, by).await?;
-    let handed = api.engine.hand_over(body.to).await;
+    let handed = api.engine.hand_over(body.to, Afterwards::Stays).await;
     let node = handed.map_err(|error| match error {
         HandOverError::NotLeading => ApiError::not_leader(what, error.to_string()),
         HandOverError::Stopping => ApiError::unavailable(
@@ -120,7 +121,13 @@ pub(super) async fn transfer(
             error.to_string(),
             "ask the coordinator that leads now",
         ),
-        HandOverError::Nobody
+        HandOverError::NoSuccessor(NoSuccessor::Amiss { .. }) => ApiError::refused(
+            what,
+            error.to_string(),
+            "see to that clock, or wait a minute where it was only just set; a coordinator that is \
+             stopped hands over all the same",
+        ),
+        HandOverError::NoSuccessor(NoSuccessor::Nobody)
         | HandOverError::Behind { .. }
         | HandOverError::NotTaken { .. }
         | HandOverError::UnderWay => ApiError::refused(

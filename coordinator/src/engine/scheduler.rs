@@ -16,7 +16,7 @@ use crate::clock::read_now;
 use crate::committer::{Committed, Committer};
 use crate::metrics::Metrics;
 use crate::narrate;
-use crate::quorum::{Quorum, Successor};
+use crate::quorum::Quorum;
 use crate::roster::Roster;
 
 /// Inputs taken in one go: what is concluded from them is concluded once. Few enough that nobody
@@ -64,7 +64,7 @@ struct Caller {
 
 /// The lead is being given away.
 struct Leaving {
-    successor: Successor,
+    to: u64,
     until: BootMs,
     hand_over: HandOver,
 }
@@ -304,23 +304,33 @@ impl Scheduler {
     /// Begins to give the lead away: nothing new is proposed, and no heartbeat acknowledged, until
     /// the successor has all there is or the time for it is over.
     fn leave(&mut self, hand_over: HandOver, now: Now) {
-        let refusal = if self.leaving.is_some() {
-            HandOverError::UnderWay
-        } else if self.reign.is_none() {
-            HandOverError::NotLeading
-        } else if let Some(successor) = self.quorum.successor(hand_over.to) {
-            let to = successor.node;
-            tracing::info!(to, "this coordinator gives the lead away");
-            self.leaving = Some(Leaving {
-                successor,
-                until: now.boot + self.quorum.patience(),
-                hand_over,
-            });
-            return;
-        } else {
-            HandOverError::Nobody
-        };
-        hand_over.tell(Err(refusal));
+        match self.successor(&hand_over, now) {
+            Ok(to) => {
+                tracing::info!(to, "this coordinator gives the lead away");
+                self.leaving = Some(Leaving {
+                    to,
+                    until: now.boot + self.quorum.patience(),
+                    hand_over,
+                });
+            }
+            Err(refusal) => hand_over.tell(Err(refusal)),
+        }
+    }
+
+    fn successor(&self, hand_over: &HandOver, now: Now) -> Result<u64, HandOverError> {
+        if self.leaving.is_some() {
+            return Err(HandOverError::UnderWay);
+        }
+        let reign = self.reign.as_ref().ok_or(HandOverError::NotLeading)?;
+        let candidates = self.quorum.candidates(hand_over.to);
+        let chosen = reign
+            .core
+            .choose_successor(&candidates, hand_over.afterwards, now)?;
+        let to = chosen.node;
+        if let Some(amiss) = chosen.amiss {
+            tracing::warn!(to, %amiss, "the clock of whoever is to lead is wrong: nothing fires there until it is right");
+        }
+        Ok(to)
     }
 
     /// Carries out what the core has decided, and keeps the ledger busy.
@@ -379,13 +389,13 @@ impl Scheduler {
         let Some(leaving) = &self.leaving else {
             return;
         };
-        if !self.committing && self.quorum.has_everything(leaving.successor) {
+        if !self.committing && self.quorum.has_everything(leaving.to) {
             let Some(leaving) = self.leaving.take() else {
                 return;
             };
             self.given_away = self.reign.as_ref().map(|reign| reign.term);
             self.end_reign("the lead is given to another");
-            self.quorum.transfer(leaving.successor, leaving.hand_over);
+            self.quorum.transfer(leaving.to, leaving.hand_over);
         } else if read_now().boot >= leaving.until {
             self.stay();
         }
@@ -397,7 +407,7 @@ impl Scheduler {
         let Some(leaving) = self.leaving.take() else {
             return;
         };
-        let to = leaving.successor.node;
+        let to = leaving.to;
         tracing::warn!(to, "the successor is behind; this coordinator leads on");
         leaving.hand_over.tell(Err(HandOverError::Behind { to }));
         if let Some(reign) = &mut self.reign

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use coordinator_core::Request;
 use coordinator_core::clock::Thresholds;
+use coordinator_core::{Afterwards, NoSuccessor, Request};
 use jobs::parse_manifests;
 use ledger::Done;
 use protocol::message::Incarnation;
@@ -251,7 +251,7 @@ fn on_standby_nothing_is_carried_out_and_everybody_is_told() {
         let lives = bed.engine.ask_either(|core, _| core.is_none()).await;
         assert!(lives.unwrap());
         assert!(!bed.lead.acts().await && !bed.lead.reigns());
-        let refused = bed.engine.hand_over(None).await;
+        let refused = bed.engine.hand_over(None, Afterwards::Stays).await;
         assert_eq!(refused, Err(HandOverError::NotLeading));
     });
     bed.stop();
@@ -262,8 +262,8 @@ fn alone_there_is_nobody_to_give_the_lead_to() {
     let bed = Bed::start();
     bed.reigns_after(ReignId(0));
     for to in [None, Some(1), Some(2)] {
-        let refused = bed.run(bed.engine.hand_over(to));
-        assert_eq!(refused, Err(HandOverError::Nobody), "{to:?}");
+        let refused = bed.run(bed.engine.hand_over(to, Afterwards::Ends));
+        assert_eq!(refused, Err(NoSuccessor::Nobody.into()), "{to:?}");
     }
     bed.run(bed.engine.request(put("t/a"))).unwrap();
     bed.stop();

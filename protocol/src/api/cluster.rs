@@ -124,7 +124,8 @@ pub struct RemoveMemberRequest {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferRequest {
-    /// To whom; to the coordinator that has the most where it is left out.
+    /// To whom; where it is left out, to a coordinator whose clock is good, and of those to the one that
+    /// has the most.
     #[serde(default)]
     pub to: Option<u64>,
     #[serde(default)]

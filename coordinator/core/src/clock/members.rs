@@ -13,10 +13,12 @@
 //! As with the hosts, offsets are kept against the *boot* clock of this machine.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use protocol::{BootMs, DurationMs, Now, Role};
 
 use super::hosts::{AGREEMENT, Reference, certainly_ahead};
+use super::in_words;
 
 /// How old a reading may be. Clocks are read every second; a leader that dies is followed within
 /// two, and what was read of its clock still counts then.
@@ -71,6 +73,36 @@ pub(super) enum Found {
     Against { ahead: DurationMs, others: usize },
     /// This one does not agree with it, and there is no majority.
     Divided { ahead: DurationMs, node: u64 },
+}
+
+/// What is wrong with the clock of another coordinator, as far as is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amiss {
+    /// Somebody or something set it within the last minute.
+    WasSet,
+    /// It is ahead of this machine's, which is believed, by more than it may be.
+    Apart { ahead: DurationMs },
+}
+
+impl fmt::Display for Amiss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Amiss::WasSet => write!(f, "was set within the last minute"),
+            Amiss::Apart { ahead } => {
+                let (by, way) = in_words(ahead);
+                write!(f, "is {by} {way} this coordinator's")
+            }
+        }
+    }
+}
+
+/// How another's clock looks to a machine whose own is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Good,
+    /// It was not read of late.
+    Unread,
+    Amiss(Amiss),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -158,6 +190,20 @@ impl Members {
         let odd = self.odd.contains_key(&node);
         let stop = if odd { stop.0 / 2 } else { stop.0 };
         ahead(now, reading).0.saturating_abs() <= stop
+    }
+
+    /// `stop`: what differs by more does not agree. This machine's own clock is believed.
+    pub(super) fn looks(&self, node: u64, stop: DurationMs, now: Now) -> Looks {
+        let reading = self.clocks.get(&node).and_then(|clock| clock.reading);
+        match reading.filter(|reading| reading.is_fresh(now.boot)) {
+            None => Looks::Unread,
+            Some(reading) if !self.agrees(node, &reading, stop, now) => {
+                let ahead = behind(now, &reading);
+                Looks::Amiss(Amiss::Apart { ahead })
+            }
+            Some(reading) if !reading.steady => Looks::Amiss(Amiss::WasSet),
+            Some(_) => Looks::Good,
+        }
     }
 
     /// A coordinator whose clock is better founded than this machine's, which is not believed: it has

@@ -1,6 +1,7 @@
 //! Whose clock is held gives the lead to a coordinator with a better one.
 
-use coordinator_core::clock::members::{MemberClock, Reading};
+use coordinator_core::clock::members::{Amiss, MemberClock, Reading};
+use coordinator_core::{Afterwards, Candidate, Chosen, NoSuccessor};
 use ledger::command::{AlertKind, Command};
 use protocol::{DurationMs, Now, Role};
 
@@ -98,4 +99,97 @@ fn a_control_machine_with_a_wrong_clock_is_told_of_by_who_leads() {
         _ => None,
     });
     assert_eq!(settled.len(), 2, "at the beginning, and when it was over");
+}
+
+/// Nodes 2 and 4 stand by, node 3 is a witness: how far each coordinator's clock is ahead and whether it
+/// has stood still, and how many entries it lacks.
+fn chosen(
+    clocks: [Option<(DurationMs, bool)>; 2],
+    behind: [u64; 2],
+    afterwards: Afterwards,
+) -> Result<Chosen, NoSuccessor> {
+    let mut bench = Bench::new();
+    let now = bench.now;
+    let clock = |node, role, clock: Option<(DurationMs, bool)>| MemberClock {
+        node,
+        role,
+        reading: clock.map(|(ahead, steady)| Reading::new(ahead, DurationMs(5), steady, now)),
+    };
+    let heard = [
+        clock(2, Role::Coordinator, clocks[0]),
+        clock(3, Role::Witness, Some((DurationMs(0), true))),
+        clock(4, Role::Coordinator, clocks[1]),
+    ];
+    bench.core.handle_clocks(&heard, now);
+    let candidate = |node, behind| Candidate { node, behind };
+    let candidates = [candidate(2, behind[0]), candidate(4, behind[1])];
+    bench.core.choose_successor(&candidates, afterwards, now)
+}
+
+#[test]
+fn the_lead_is_given_to_a_good_clock_first_and_then_to_who_lacks_least() {
+    let good = Some((DurationMs(20), true));
+    let was_set = Some((DurationMs(20), false));
+    let apart = Some((HOUR, true));
+    for (clocks, behind, expected) in [
+        ([good, good], [0, 0], 2),
+        ([good, good], [3, 0], 4),
+        ([apart, good], [0, 3], 4),
+        ([was_set, good], [0, 3], 4),
+        ([None, good], [0, 3], 4),
+        ([good, apart], [3, 0], 2),
+        ([apart, None], [0, 3], 4),
+        ([None, None], [3, 0], 4),
+    ] {
+        for afterwards in [Afterwards::Stays, Afterwards::Ends] {
+            let (node, amiss) = (expected, None);
+            let chosen = chosen(clocks, behind, afterwards);
+            assert_eq!(chosen, Ok(Chosen { node, amiss }), "{clocks:?} {behind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_clock_leads_only_where_there_is_no_other_and_this_coordinator_ends() {
+    let ahead = HOUR + HOUR - DurationMs(5);
+    for (clock, amiss, words) in [
+        (
+            (DurationMs(0), false),
+            Amiss::WasSet,
+            "the clock of node 2 was set within the last minute: nothing would fire there",
+        ),
+        (
+            (HOUR + HOUR, true),
+            Amiss::Apart { ahead },
+            "the clock of node 2 is 2h ahead of this coordinator's: nothing would fire there",
+        ),
+    ] {
+        let clocks = [Some(clock), Some(clock)];
+        let refused = chosen(clocks, [0, 0], Afterwards::Stays).unwrap_err();
+        assert_eq!(refused, NoSuccessor::Amiss { node: 2, amiss });
+        assert!(refused.to_string().starts_with(words), "{refused}");
+        let chosen = chosen(clocks, [0, 0], Afterwards::Ends).unwrap();
+        assert_eq!((chosen.node, chosen.amiss), (2, Some(amiss)));
+    }
+}
+
+#[test]
+fn a_clock_that_is_not_believed_says_nothing_of_others() {
+    let mut bench = Bench::new();
+    bench.hears(DurationMs(0), 1);
+    bench.now.wall = bench.now.wall + HOUR;
+    bench.pass(100);
+    // By its own clock the other one is an hour behind.
+    let candidate = |node| Candidate { node, behind: 0 };
+    let now = bench.now;
+    for (candidates, expected) in [
+        (&[candidate(OTHER)][..], Ok(OTHER)),
+        (&[candidate(1), candidate(OTHER)], Ok(OTHER)),
+        (&[], Err(NoSuccessor::Nobody)),
+    ] {
+        let chosen = bench
+            .core
+            .choose_successor(candidates, Afterwards::Stays, now);
+        assert_eq!(chosen.map(|chosen| chosen.node), expected);
+    }
 }
