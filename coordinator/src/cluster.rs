@@ -9,12 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use protocol::api::{Cluster, ClusterMember, ClusterStanding, TurnedAway};
-use protocol::{Epoch, Now, WallMs};
+use protocol::{Epoch, Lifetime, Now, WallMs};
 use tokio::time::timeout;
 
 use crate::clock::read_now;
 use crate::consensus::{Candidate, ChangeError, Group, MeetError, Member};
 use crate::exit::causes;
+use crate::renewal::OwnCertificate;
 use crate::roll::{Found, Roll};
 use crate::standing::Stands;
 
@@ -66,6 +67,7 @@ pub(crate) fn describe(
     stands: Stands,
     reign: Option<(Epoch, WallMs)>,
     address_trouble: Option<String>,
+    certificate: &OwnCertificate,
     now: Now,
 ) -> Cluster {
     let leadership = *group.leadership().borrow();
@@ -95,17 +97,24 @@ pub(crate) fn describe(
         epoch: reign.map(|(epoch, _)| epoch),
         members: roll
             .members()
-            .map(|found| describe_member(found, now))
+            .map(|found| describe_member(found, certificate.lifetime, now))
             .collect(),
         address_trouble,
+        certificate_trouble: certificate.trouble.clone(),
         turned_away: turned_away.collect(),
     }
 }
 
-fn describe_member(found: Found<'_>, now: Now) -> ClusterMember {
+fn describe_member(found: Found<'_>, own_certificate: Lifetime, now: Now) -> ClusterMember {
     let facts = found.member.facts.clone();
     let clock = found.peer.and_then(|peer| peer.clock);
     let heard = found.peer.and_then(|peer| peer.heard);
+    let certificate = if found.own {
+        Some(own_certificate)
+    } else {
+        found.peer.and_then(|peer| peer.certificate)
+    };
+    let ends_soon = |lifetime: &Lifetime| now.wall >= lifetime.warns_from();
     ClusterMember {
         node: found.node,
         name: facts.name,
@@ -122,6 +131,7 @@ fn describe_member(found: Found<'_>, now: Now) -> ClusterMember {
         clock_steady: clock.map(|clock| clock.steady),
         speaks: facts.speaks,
         spare_bytes: found.spare_bytes,
+        certificate_until: certificate.filter(ends_soon).map(|lifetime| lifetime.until),
         trouble: found.peer.and_then(|peer| peer.trouble.clone()),
     }
 }

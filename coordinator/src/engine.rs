@@ -133,8 +133,6 @@ pub(crate) enum Input {
         waiting: Waiting,
     },
     Question(Question),
-    /// This machine's own certificate is another one from now on.
-    OwnCertificate(Lifetime),
     /// Begin nothing new; end when what is in the ledger's hands has come back.
     Stop,
 }

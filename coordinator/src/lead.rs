@@ -16,7 +16,7 @@ use coordinator_core::{Config, Core};
 use ledger::{SeenClock, Store, StoreError, WorkingSet};
 use protocol::api::{ClusterStanding, LeaderAddress};
 use protocol::message::Incarnation;
-use protocol::{BootMs, Epoch, Lifetime, Role, Rules, WallMs};
+use protocol::{BootMs, Epoch, Role, Rules, WallMs};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -42,7 +42,6 @@ pub(crate) struct About {
     pub(crate) node: String,
     pub(crate) incarnation: Incarnation,
     pub(crate) boot_id: String,
-    pub(crate) certificate: Lifetime,
     pub(crate) clock: Thresholds,
 }
 
@@ -150,7 +149,6 @@ async fn prepare(
         boot_id: about.boot_id.clone(),
         looked_at,
         last_clock,
-        certificate: about.certificate,
         clock: about.clock,
         members: clocks_of_members(group),
         yielded,

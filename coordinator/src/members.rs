@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use coordinator_core::SeenMember;
 use coordinator_core::address::Trouble;
+use protocol::Lifetime;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::clock::read_now;
 use crate::consensus::Group;
 use crate::engine::{Engine, Input, Standing};
+use crate::renewal::OwnCertificate;
 use crate::roll::Roll;
 
 /// Between two looks.
@@ -21,6 +23,7 @@ pub(crate) async fn tell(
     group: Weak<Group>,
     engine: Engine,
     address: watch::Receiver<Option<Trouble>>,
+    certificate: watch::Receiver<OwnCertificate>,
 ) {
     loop {
         sleep(LOOK_EVERY).await;
@@ -30,12 +33,13 @@ pub(crate) async fn tell(
         if matches!(engine.standing(), Standing::Reigning { .. }) {
             let trouble = address.borrow().as_ref().map(ToString::to_string);
             let roll = Roll::call(&group, read_now());
-            engine.send(Input::Members(look(&roll, trouble.as_deref())));
+            let lifetime = certificate.borrow().lifetime;
+            engine.send(Input::Members(look(&roll, trouble.as_deref(), lifetime)));
         }
     }
 }
 
-fn look(roll: &Roll, address_trouble: Option<&str>) -> Vec<SeenMember> {
+fn look(roll: &Roll, address_trouble: Option<&str>, certificate: Lifetime) -> Vec<SeenMember> {
     let found = roll.members().map(|found| {
         let peer = found.peer;
         let connected = peer.is_some_and(|peer| peer.connected.is_some());
@@ -51,6 +55,11 @@ fn look(roll: &Roll, address_trouble: Option<&str>) -> Vec<SeenMember> {
             behind: found.behind.filter(|_| connected),
             spare_bytes: found.spare_bytes,
             address_trouble: address_trouble.filter(|_| found.own).map(str::to_owned),
+            certificate: if found.own {
+                Some(certificate)
+            } else {
+                peer.and_then(|peer| peer.certificate)
+            },
         }
     });
     found.collect()

@@ -17,6 +17,7 @@ use ledger::Done;
 use ledger::command::RenewAgent;
 use protocol::message::RenewAnswer;
 use protocol::{AgentName, Lifetime, Role, WallMs};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use transport::ca::{CaError, SigningRequest, Subject};
 use transport::{Connection, Identity, IdentityError, PeerName};
@@ -24,7 +25,7 @@ use transport::{Connection, Identity, IdentityError, PeerName};
 use crate::authority::{Authority, SignError};
 use crate::clock::read_now;
 use crate::consensus::{Group, NotRenewed};
-use crate::engine::{AskError, Engine, Input};
+use crate::engine::{AskError, Engine};
 use crate::exit::causes;
 
 /// The wall clock may be stepped at any time: it is looked at again before long.
@@ -48,39 +49,58 @@ enum RenewalError {
     Take(#[from] IdentityError),
 }
 
-/// Renews this machine's own certificate whenever it is due, for as long as the group lives. With an
-/// engine, a person who was told of its end is told that it is over.
+/// This machine's own certificate, for whoever tells people of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnCertificate {
+    pub(crate) lifetime: Lifetime,
+    /// Why it is not renewed, when that was tried last.
+    pub(crate) trouble: Option<String>,
+}
+
+impl OwnCertificate {
+    /// Before anything was tried.
+    pub(crate) fn of(identity: &Identity) -> OwnCertificate {
+        OwnCertificate {
+            lifetime: identity.lifetime(),
+            trouble: None,
+        }
+    }
+}
+
+/// Renews this machine's own certificate whenever it is due, for as long as the group lives, and says
+/// what becomes of it.
 pub(crate) async fn keep(
     identity: Identity,
     authority: Option<Authority>,
     group: Weak<Group>,
-    engine: Option<Engine>,
+    say: watch::Sender<OwnCertificate>,
 ) {
-    let mut told = String::new();
     loop {
         until(identity.lifetime().renews_from()).await;
-        let pause = match renew(&identity, authority.as_ref(), &group).await {
+        let trouble = match renew(&identity, authority.as_ref(), &group).await {
             Ok(lifetime) => {
-                told.clear();
                 tracing::info!(until = %lifetime.until, "this machine's certificate is renewed");
-                if let Some(engine) = &engine {
-                    engine.send(Input::OwnCertificate(lifetime));
-                }
-                // It is due again at once where the clock of who signed it is far behind.
-                Duration::ZERO
+                None
             }
             Err(RenewalError::Stopped) => return,
-            Err(error) => {
-                let why = causes(&error);
-                let Lifetime { until, .. } = identity.lifetime();
-                if why != told {
-                    tracing::warn!(%until, why, "this machine's certificate is not renewed; it is tried again");
-                    told = why;
-                }
-                let again = identity.lifetime().renews_again_after();
-                Duration::from_millis(again.0.unsigned_abs())
-            }
+            Err(error) => Some(causes(&error)),
         };
+        let lifetime = identity.lifetime();
+        let pause = match &trouble {
+            Some(why) => {
+                if say.borrow().trouble.as_ref() != Some(why) {
+                    tracing::warn!(
+                        until = %lifetime.until,
+                        why,
+                        "this machine's certificate is not renewed; it is tried again"
+                    );
+                }
+                Duration::from_millis(lifetime.renews_again_after().0.unsigned_abs())
+            }
+            // It is due again at once where the clock of who signed it is far behind.
+            None => Duration::ZERO,
+        };
+        say.send_replace(OwnCertificate { lifetime, trouble });
         sleep(pause.max(SHORTEST_PAUSE)).await;
     }
 }
@@ -183,4 +203,63 @@ pub(crate) async fn for_agent(
         .sign(request, subject, validity)
         .await?
         .certificate)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use protocol::DurationMs;
+    use transport::ca::{self, CA_LIFETIME, Validity};
+
+    use super::*;
+    use crate::consensus::{Begin, GroupOptions};
+
+    const DAY: DurationMs = DurationMs(86_400_000);
+
+    /// A certificate of thirty days that was given 25 days ago, in a directory of its own beside the
+    /// authority's.
+    fn identity(directory: &Path) -> Identity {
+        let began = read_now().wall - DurationMs(25 * DAY.0);
+        let validity = |lifetime| Validity {
+            now: began,
+            lifetime,
+        };
+        let (ca, own) = (directory.join("ca"), directory.join("own"));
+        ca::create(&ca, &"lab".parse().unwrap(), validity(CA_LIFETIME)).unwrap();
+        let subject = Subject::new(Role::Witness, &"w".parse().unwrap()).node(3);
+        ca::issue(&ca, &subject, &own, validity(DurationMs(30 * DAY.0))).unwrap();
+        Identity::load(&own).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn that_it_is_not_renewed_is_said_until_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = GroupOptions::in_directory(&directory.path().join("data"), 3, Begin::Alone);
+        let group = Arc::new(Group::start(options).await.unwrap());
+        let identity = identity(directory.path());
+        let before = identity.lifetime();
+        let (say, mut said) = watch::channel(OwnCertificate::of(&identity));
+
+        // Nobody is there to sign it.
+        let of_group = Arc::downgrade(&group);
+        let keeping = keep(identity.clone(), None, of_group.clone(), say.clone());
+        let keeping = tokio::spawn(keeping);
+        let told = said.wait_for(|own| own.trouble.is_some()).await.unwrap();
+        assert_eq!(told.lifetime, before);
+        drop(told);
+        keeping.abort();
+
+        let ca = directory.path().join("ca");
+        let authority = Authority::beside(&ca, &identity, DurationMs(30 * DAY.0)).unwrap();
+        let keeping = tokio::spawn(keep(identity, authority, of_group, say));
+        let told = said.wait_for(|own| own.trouble.is_none()).await.unwrap();
+        assert!(told.lifetime.until > before.until);
+        drop(told);
+        keeping.abort();
+        let _ = keeping.await;
+        let group = Arc::into_inner(group).expect("nobody else holds it for long");
+        group.stop().await.unwrap();
+    }
 }

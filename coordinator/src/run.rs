@@ -10,8 +10,8 @@ use std::time::Duration;
 use coordinator_core::address::Trouble;
 use coordinator_core::clock::Thresholds;
 use coordinator_core::{Afterwards, NoSuccessor};
+use protocol::DurationMs;
 use protocol::message::Incarnation;
-use protocol::{DurationMs, Lifetime};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -38,7 +38,7 @@ use crate::members;
 use crate::membership::{Membership, Reached, is_in_the_clear};
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
-use crate::renewal;
+use crate::renewal::{self, OwnCertificate};
 use crate::roster::Roster;
 use crate::token::ApiToken;
 
@@ -173,10 +173,11 @@ pub async fn run_until(
     let member = Member::start(group).await?;
 
     let roster = Arc::new(Roster::default());
+    let (say, certificate) = watch::channel(OwnCertificate::of(&identity));
     let mut threads = Threads::start(
         member,
         &options.node,
-        identity.lifetime(),
+        certificate.clone(),
         options.clock,
         Arc::clone(&roster),
     )?;
@@ -189,7 +190,7 @@ pub async fn run_until(
         identity,
         authority.as_deref().cloned(),
         Arc::downgrade(threads.member.group()),
-        Some(threads.engine.clone()),
+        say,
     ));
     let api = Api {
         authority,
@@ -203,6 +204,7 @@ pub async fn run_until(
         node: options.node.as_str().into(),
         agents_address: agents.local_addr(),
         address_trouble: threads.address_trouble.subscribe(),
+        certificate,
     };
     let listener = ApiListener::new(listener, api_door.https.clone());
     if let Some(schedule) = options.backups {
@@ -306,7 +308,7 @@ impl Threads {
     fn start(
         member: Member,
         node: &str,
-        certificate: Lifetime,
+        certificate: watch::Receiver<OwnCertificate>,
         clock: Thresholds,
         roster: Arc<Roster>,
     ) -> Result<Threads, CoordinatorError> {
@@ -315,7 +317,6 @@ impl Threads {
             node: node.to_owned(),
             incarnation: Incarnation(incarnation),
             boot_id: read_boot_id().map_err(CoordinatorError::BootId)?,
-            certificate,
             clock,
         };
         let (engine, inbox) = engine::channel();
@@ -330,6 +331,7 @@ impl Threads {
             Arc::downgrade(group),
             engine.clone(),
             address_trouble.subscribe(),
+            certificate,
         ));
         Ok(Threads {
             committer: Thread::start("committer", write)?,

@@ -11,7 +11,7 @@ use transport::{Identity, Role};
 use crate::data_dir::DataDir;
 use crate::member::Member;
 use crate::membership::{Membership, Reached};
-use crate::renewal;
+use crate::renewal::{self, OwnCertificate};
 use crate::run::{CoordinatorError, asked_to_stop};
 use crate::standing;
 
@@ -47,7 +47,8 @@ pub async fn run_witness(options: WitnessOptions) -> Result<(), CoordinatorError
     let mut member = Member::start(group).await?;
     let mut keeping = JoinSet::new();
     let of_group = Arc::downgrade(member.group());
-    keeping.spawn(renewal::keep(identity, None, of_group, None));
+    let (say, _) = watch::channel(OwnCertificate::of(&identity));
+    keeping.spawn(renewal::keep(identity, None, of_group, say));
     let (say, _stands) = watch::channel(standing::at_first(member.group()));
     tokio::spawn(standing::watch(Arc::downgrade(member.group()), say));
     tracing::info!(node, "the witness is up");

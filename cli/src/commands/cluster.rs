@@ -117,7 +117,20 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
         let own = named(seen, seen.node);
         format!("The leader's address cannot be on {own}: {trouble}.")
     });
+    let ending = seen.members.iter().filter_map(|member| {
+        let until = member.certificate_until?.to_rfc3339();
+        let who = named(seen, member.node);
+        Some(format!(
+            "The certificate of {who} ends at {until}, and its connections with it; the log of that \
+             machine says why it is not renewed."
+        ))
+    });
+    let not_renewed = seen.certificate_trouble.as_ref().map(|why| {
+        let own = named(seen, seen.node);
+        format!("The certificate of {own} is not renewed: {why}. It is tried again.")
+    });
     let troubles = troubles.chain(full).chain(address);
+    let troubles = troubles.chain(ending).chain(not_renewed);
     let told = troubles.chain(turned_away).chain([means]).chain(next);
     for told in told {
         text.push('\n');
@@ -361,6 +374,7 @@ mod tests {
             clock_steady: (node > 1).then_some(true),
             speaks: 1,
             spare_bytes: None,
+            certificate_until: None,
             trouble: None,
         }
     }
@@ -386,6 +400,7 @@ mod tests {
             epoch: None,
             members,
             address_trouble: None,
+            certificate_trouble: None,
             turned_away: Vec::new(),
         }
     }
@@ -533,6 +548,8 @@ mod tests {
         let mut seen = seen(vec![member(1, true, true), member(2, true, true)]);
         seen.members[1].spare_bytes = Some(512 << 20);
         seen.address_trouble = Some("eth0 has no carrier".to_owned());
+        seen.members[1].certificate_until = Some(WallMs(3_000));
+        seen.certificate_trouble = Some("no member has the key".to_owned());
         check(&seen, "c1 (node 1) leads", "Two voters", "matins witness");
         let text = status(&seen, WallMs(1000), Room::Columns80);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -542,6 +559,14 @@ mod tests {
         );
         assert!(
             text.contains("cannot be on c1 (node 1): eth0 has no carrier."),
+            "{text}"
+        );
+        assert!(
+            text.contains("The certificate of c2 (node 2) ends at 1970-01-01T00:00:03Z, and"),
+            "{text}"
+        );
+        assert!(
+            text.contains("of c1 (node 1) is not renewed: no member has the key."),
             "{text}"
         );
     }

@@ -2,7 +2,8 @@
 //!
 //! The transport ends every connection with the certificates that it rests on. Hosts were often
 //! issued theirs on one day, so on one day a whole fleet would fall silent: a person hears of each
-//! a month before, and once a day until it is mended.
+//! a month before, and once a day until it is mended. Those of the control machines are a matter of the
+//! group.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,6 @@ const LOOK: DurationMs = DurationMs(60_000);
 
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    own: Known,
     agents: BTreeMap<AgentName, Known>,
     /// Nobody is told before this.
     look_at: BootMs,
@@ -59,9 +59,8 @@ impl Known {
 }
 
 impl Certificates {
-    pub(crate) fn new(own: Lifetime, now: BootMs) -> Certificates {
+    pub(crate) fn new(now: BootMs) -> Certificates {
         Certificates {
-            own: Known::new(own),
             agents: BTreeMap::new(),
             look_at: now,
         }
@@ -80,12 +79,7 @@ impl Certificates {
 }
 
 impl Core {
-    /// This coordinator's own certificate was renewed.
-    pub fn handle_own_certificate(&mut self, lifetime: Lifetime) {
-        self.certificates.own = Known::new(lifetime);
-    }
-
-    /// An alert for every certificate in use that will end soon.
+    /// An alert for every certificate of a host in use that will end soon.
     pub(crate) fn tell_of_certificates(&mut self, now: Now) {
         // A clock that was stepped says nothing of how long a certificate is still good.
         if now.boot < self.certificates.look_at || !self.clock_verdict(now).may_fire() {
@@ -97,9 +91,9 @@ impl Core {
         if !good.is_empty() {
             self.settle_alerts(kind, Over::These(good), now);
         }
-        for (on, whose, lifetime) in ending {
+        for (on, name, lifetime) in ending {
             let text = format!(
-                "the certificate of {whose} ends at {}, and its connections with it; its own log says \
+                "the certificate of agent {name} ends at {}, and its connections with it; its own log says \
                  why it was not renewed: see that the coordinator that leads has ca.key, or issue it \
                  again under the same name (`matins ca issue`), copy it over and restart its process",
                 lifetime.until
@@ -109,19 +103,11 @@ impl Core {
     }
 
     /// Those that a person is to be told of, and whose matter, if there was one, is over.
-    fn look_through_certificates(&mut self, now: Now) -> (Vec<(On, String, Lifetime)>, Vec<On>) {
+    fn look_through_certificates(&mut self, now: Now) -> (Vec<(On, AgentName, Lifetime)>, Vec<On>) {
         let agents = self.set.agents.values();
         let ids: BTreeMap<&AgentName, AgentId> =
             agents.map(|agent| (&agent.name, agent.agent_id)).collect();
         let (mut ending, mut good) = (Vec::new(), Vec::new());
-        let own = &mut self.certificates.own;
-        if own.tell(now) {
-            let whose = format!("coordinator {}", self.node);
-            ending.push((On::All, whose, own.lifetime));
-        }
-        if own.settle(now) {
-            good.push(On::All);
-        }
         for (name, known) in &mut self.certificates.agents {
             // One that has never attached has no part in anything yet.
             let Some(&agent_id) = ids.get(name) else {
@@ -129,7 +115,7 @@ impl Core {
             };
             let on = On::Agent(agent_id);
             if self.sessions.is_connected(name) && known.tell(now) {
-                ending.push((on, format!("agent {name}"), known.lifetime));
+                ending.push((on, name.clone(), known.lifetime));
             }
             if known.settle(now) {
                 good.push(on);

@@ -9,7 +9,7 @@ use ledger::{
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
-    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Lifetime, Now, Rule, Rules, RunId, Token,
+    AgentId, BootMs, DurationMs, Epoch, JobId, JobName, Now, Rule, Rules, RunId, Token,
 };
 
 use crate::acks::Acks;
@@ -62,8 +62,6 @@ pub struct Config {
     pub looked_at: i64,
     /// How the clocks stood when this node last began a reign.
     pub last_clock: Option<SeenClock>,
-    /// When this coordinator's own certificate is good.
-    pub certificate: Lifetime,
     /// How far from the others' clocks this one may be.
     pub clock: clock::Thresholds,
     /// How the clocks of all other members of the group were read last.
@@ -180,7 +178,7 @@ impl Core {
             grants: Grants::default(),
             receipts: Receipts::default(),
             reminders: Reminders::default(),
-            certificates: Certificates::new(config.certificate, now.boot),
+            certificates: Certificates::new(now.boot),
             setbacks: Setbacks::default(),
             hold: Hold::default(),
             backups: Backups::default(),

@@ -5,7 +5,7 @@
 //! matter for a person, and for how long, is decided here.
 
 use ledger::command::{AlertKind, On, Over, RaiseAlert};
-use protocol::{BootMs, DurationMs, Now};
+use protocol::{BootMs, DurationMs, Lifetime, Now};
 
 use crate::alerts::REMIND_EVERY;
 use crate::core::Core;
@@ -29,6 +29,8 @@ pub struct SeenMember {
     pub spare_bytes: Option<u64>,
     /// Why the leader's address cannot be on it, where it is to be.
     pub address_trouble: Option<String>,
+    /// When the certificate is good that it has shown last.
+    pub certificate: Option<Lifetime>,
 }
 
 impl SeenMember {
@@ -43,17 +45,20 @@ struct Watch {
     /// For so long it is no matter for a person yet.
     after: DurationMs,
     /// Whether it is wrong now, in words that name the member.
-    ails: fn(&SeenMember, BootMs) -> Option<String>,
+    ails: fn(&SeenMember, Now) -> Option<String>,
+    /// It follows from the wall clock, and where that is not believed nothing is known of it.
+    by_wall_clock: bool,
     /// What to do about it, or what it means for others.
     remedy: &'static str,
 }
 
-const WATCHES: [Watch; 4] = [
+const WATCHES: [Watch; 5] = [
     Watch {
         kind: AlertKind::MemberMissing,
         // A machine that is restarted is away for less.
         after: DurationMs::from_secs(60),
         ails: is_missing,
+        by_wall_clock: false,
         remedy: "start it again; what one more loss would mean says `matins cluster status`",
     },
     Watch {
@@ -61,12 +66,14 @@ const WATCHES: [Watch; 4] = [
         // It catches up with fewer, and with more it is given a snapshot; both take less.
         after: DurationMs::from_secs(120),
         ails: is_behind,
+        by_wall_clock: false,
         remedy: "it would take over late; see to its disk and to the network to it",
     },
     Watch {
         kind: AlertKind::RoomShort,
         after: DurationMs::ZERO,
         ails: is_short_of_room,
+        by_wall_clock: false,
         remedy: "make room; when a disk is full its machine ends",
     },
     Watch {
@@ -74,14 +81,25 @@ const WATCHES: [Watch; 4] = [
         // A cable that is put back, or a keeper that is restarted, is away for less.
         after: DurationMs::from_secs(15),
         ails: is_without_address,
+        by_wall_clock: false,
         remedy: "people and programs that ask for that address find nobody",
+    },
+    Watch {
+        kind: AlertKind::CertificateEnds,
+        // Whoever has begun to lead has met every other member that is there by then.
+        after: DurationMs::from_secs(60),
+        ails: is_about_to_be_unknown,
+        by_wall_clock: true,
+        remedy: "the log of the machine says why it is not renewed: see that a coordinator has ca.key, or \
+                 issue it again under the same name and number (`matins ca issue`), copy it over and \
+                 restart its process",
     },
 ];
 
-fn is_missing(member: &SeenMember, now: BootMs) -> Option<String> {
+fn is_missing(member: &SeenMember, now: Now) -> Option<String> {
     let who = member.who();
     match member.heard {
-        Some(heard) if now - heard < HEARD_WITHIN => None,
+        Some(heard) if now.boot - heard < HEARD_WITHIN => None,
         Some(_) => Some(format!("{who} is not heard any more")),
         None => Some(format!(
             "{who} has not been heard by the coordinator that leads"
@@ -89,7 +107,7 @@ fn is_missing(member: &SeenMember, now: BootMs) -> Option<String> {
     }
 }
 
-fn is_behind(member: &SeenMember, _: BootMs) -> Option<String> {
+fn is_behind(member: &SeenMember, _: Now) -> Option<String> {
     let behind = member.behind.filter(|&behind| behind >= BEHIND_MIN)?;
     let who = member.who();
     Some(format!(
@@ -97,7 +115,7 @@ fn is_behind(member: &SeenMember, _: BootMs) -> Option<String> {
     ))
 }
 
-fn is_short_of_room(member: &SeenMember, _: BootMs) -> Option<String> {
+fn is_short_of_room(member: &SeenMember, _: Now) -> Option<String> {
     let mebibytes = member.spare_bytes? >> 20;
     let who = member.who();
     Some(format!(
@@ -105,11 +123,21 @@ fn is_short_of_room(member: &SeenMember, _: BootMs) -> Option<String> {
     ))
 }
 
-fn is_without_address(member: &SeenMember, _: BootMs) -> Option<String> {
+fn is_without_address(member: &SeenMember, _: Now) -> Option<String> {
     let trouble = member.address_trouble.as_ref()?;
     let who = member.who();
     Some(format!(
         "the leader's address cannot be on {who}: {trouble}"
+    ))
+}
+
+/// The transport ends every connection with the certificates that it rests on.
+fn is_about_to_be_unknown(member: &SeenMember, now: Now) -> Option<String> {
+    let ending = |lifetime: &Lifetime| now.wall >= lifetime.warns_from();
+    let until = member.certificate.filter(ending)?.until;
+    let who = member.who();
+    Some(format!(
+        "the certificate of {who} ends at {until}, and its connections with it"
     ))
 }
 
@@ -175,8 +203,11 @@ impl Core {
     pub fn handle_group(&mut self, seen: &[SeenMember], now: Now) {
         self.observe(now);
         if self.epoch().is_some() {
+            let clock_is_believed = self.clock_verdict(now).may_fire();
             for (place, watch) in WATCHES.iter().enumerate() {
-                self.tell_of_members(place, watch, seen, now);
+                if clock_is_believed || !watch.by_wall_clock {
+                    self.tell_of_members(place, watch, seen, now);
+                }
             }
         }
         self.stir(now);
@@ -186,7 +217,7 @@ impl Core {
         let begun = self.watched.begun;
         let ailing: Vec<(u64, String)> = seen
             .iter()
-            .filter_map(|member| Some((member.node, (watch.ails)(member, now.boot)?)))
+            .filter_map(|member| Some((member.node, (watch.ails)(member, now)?)))
             .collect();
         let nodes: Vec<u64> = ailing.iter().map(|&(node, _)| node).collect();
         let matter = &mut self.watched.matters[place];
@@ -196,7 +227,7 @@ impl Core {
             // What a new leader finds open stays so until it has looked for long enough itself.
             if nodes.is_empty() && !matter.settled && now.boot - begun >= watch.after {
                 matter.settled = true;
-                self.settle_alerts(watch.kind, Over::AllBut(Vec::new()), now);
+                self.settle_alerts(watch.kind, Over::These(vec![On::All]), now);
             }
             return;
         }

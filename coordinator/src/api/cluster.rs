@@ -33,7 +33,8 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Cluster>, ApiE
         .borrow()
         .as_ref()
         .map(ToString::to_string);
-    let seen = cluster::describe(&group, stands, reign, trouble, read_now());
+    let certificate = api.certificate.borrow().clone();
+    let seen = cluster::describe(&group, stands, reign, trouble, &certificate, read_now());
     Ok(Json(seen))
 }
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::Api;
 use super::error::ApiError;
 use crate::files::read_disk;
+use crate::renewal::OwnCertificate;
 use crate::standing::Stands;
 
 /// A standby that has not had everything for so long would take over late.
@@ -45,8 +46,8 @@ pub(super) async fn health(State(api): State<Api>) -> Result<Json<Health>, ApiEr
 }
 
 /// `GET /readyz`: whether it fires and grants, or could if it came to lead: it leads, or follows who
-/// does and has all that was committed some seconds ago, its clock is believed, and its ledger can be
-/// written. What is missing is said.
+/// does and has all that was committed some seconds ago, its clock is believed, its ledger can be
+/// written and its certificate is good. What is missing is said.
 pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Health>, ApiError> {
     let what = "asking whether the coordinator is ready";
     let asked = api
@@ -57,6 +58,7 @@ pub(super) async fn ready(State(api): State<Api>) -> Result<Json<Health>, ApiErr
     let mut missing = of_core.unwrap_or_default();
     missing.extend(missing_of_standing(api.lead.stands(), now));
     missing.extend(missing_of_ledger(&api, now));
+    missing.extend(missing_of_certificate(&api.certificate.borrow(), now));
     if missing.is_empty() {
         return Ok(Json(OK));
     }
@@ -102,6 +104,18 @@ fn missing_of_standing(stands: Stands, now: Now) -> Option<String> {
     Some(missing.to_owned())
 }
 
+/// Until it has ended everything works; that it is not renewed is told of elsewhere, in time.
+fn missing_of_certificate(own: &OwnCertificate, now: Now) -> Option<String> {
+    let until = own.lifetime.until;
+    let why = own
+        .trouble
+        .as_deref()
+        .unwrap_or("it was not renewed in time");
+    (now.wall >= until).then(|| {
+        format!("its certificate has ended at {until}, and no other machine speaks to it: {why}")
+    })
+}
+
 fn missing_of(core: &Core, now: Now) -> Vec<String> {
     let mut missing = Vec::new();
     if core.epoch().is_none() {
@@ -141,7 +155,7 @@ fn missing_of_ledger(api: &Api, now: Now) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{BootMs, WallMs};
+    use protocol::{BootMs, Lifetime, WallMs};
 
     use super::*;
 
@@ -168,6 +182,34 @@ mod tests {
             };
             let told = missing_of_standing(stands, now);
             assert_eq!(told.is_some(), missing.is_some(), "{standing:?}");
+            assert!(told.unwrap_or_default().contains(missing.unwrap_or("")));
+        }
+    }
+
+    #[test]
+    fn nobody_speaks_to_a_machine_whose_certificate_has_ended() {
+        let own = |trouble: Option<&str>| OwnCertificate {
+            lifetime: Lifetime {
+                from: WallMs(0),
+                until: WallMs(1_000),
+            },
+            trouble: trouble.map(str::to_owned),
+        };
+        for (wall, trouble, missing) in [
+            (999, Some("nobody has the key"), None),
+            (
+                1_000,
+                Some("nobody has the key"),
+                Some("speaks to it: nobody has the key"),
+            ),
+            (1_000, None, Some("not renewed in time")),
+        ] {
+            let now = Now {
+                wall: WallMs(wall),
+                boot: BootMs(0),
+            };
+            let told = missing_of_certificate(&own(trouble), now);
+            assert_eq!(told.is_some(), missing.is_some(), "{wall}");
             assert!(told.unwrap_or_default().contains(missing.unwrap_or("")));
         }
     }

@@ -127,7 +127,8 @@ impl Page {
             return;
         };
         let now = read_now();
-        let seen = cluster::describe(&group, api.lead.stands(), None, None, now);
+        let certificate = api.certificate.borrow().clone();
+        let seen = cluster::describe(&group, api.lead.stands(), None, None, &certificate, now);
         let voters = seen.members.iter().filter(|member| member.votes);
         let heard = voters.clone().filter(|member| member.reached).count();
         let behind = seen.members.iter().filter_map(|member| member.behind).max();
@@ -152,6 +153,16 @@ impl Page {
                 "matins_address_trouble",
                 "Whether something keeps the leader's address from this machine.",
                 u64::from(trouble),
+            ),
+            (
+                "matins_certificate_until_seconds",
+                "When this machine's certificate ends, in seconds since 1970.",
+                (certificate.lifetime.until.0 / 1000).unsigned_abs(),
+            ),
+            (
+                "matins_certificate_trouble",
+                "Whether this machine's certificate was not renewed when that was tried last.",
+                u64::from(certificate.trouble.is_some()),
             ),
         ] {
             self.family(name, "gauge", help);

@@ -47,6 +47,7 @@ use crate::authority::Authority;
 use crate::engine::Engine;
 use crate::lead::Lead;
 use crate::metrics::Metrics;
+use crate::renewal::OwnCertificate;
 use crate::roster::Roster;
 use crate::token::ApiToken;
 use asker::Asker;
@@ -73,6 +74,7 @@ pub(crate) struct Api {
     pub(crate) agents_address: SocketAddr,
     /// What keeps the leader's address from this machine.
     pub(crate) address_trouble: watch::Receiver<Option<Trouble>>,
+    pub(crate) certificate: watch::Receiver<OwnCertificate>,
 }
 
 impl Api {

@@ -51,8 +51,6 @@ pub(crate) struct Scheduler {
     /// The committer has a batch, of this reign or of the last.
     committing: bool,
     stopping: bool,
-    /// What this machine's own certificate has become since the process began.
-    renewed: Option<Lifetime>,
 }
 
 /// An agent's connection, as every core is told of it.
@@ -92,7 +90,6 @@ impl Scheduler {
             yielded: None,
             committing: false,
             stopping: false,
-            renewed: None,
         }
     }
 
@@ -236,12 +233,6 @@ impl Scheduler {
             Input::Question(question) => {
                 question(self.reign.as_ref().map(|reign| &reign.core), now);
             }
-            Input::OwnCertificate(lifetime) => {
-                self.renewed = Some(lifetime);
-                if let Some(reign) = &mut self.reign {
-                    reign.core.handle_own_certificate(lifetime);
-                }
-            }
             Input::Stop => self.stopping = true,
         }
     }
@@ -273,9 +264,6 @@ impl Scheduler {
         debug_assert!(self.reign.is_none() && !self.committing);
         tracing::info!(term = accession.term, "this coordinator has the lead");
         let mut reign = Reign::new(accession);
-        if let Some(lifetime) = self.renewed {
-            reign.core.handle_own_certificate(lifetime);
-        }
         for (&conn, caller) in &self.callers {
             caller.show(conn, &mut reign, now);
         }

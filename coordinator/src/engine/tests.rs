@@ -7,8 +7,8 @@ use coordinator_core::clock::Thresholds;
 use coordinator_core::{Afterwards, NoSuccessor, Request};
 use jobs::parse_manifests;
 use ledger::Done;
+use protocol::JobName;
 use protocol::message::Incarnation;
-use protocol::{JobName, Lifetime, WallMs};
 use tokio::runtime::Runtime;
 
 use super::*;
@@ -114,10 +114,6 @@ fn about() -> About {
         node: "c1".to_owned(),
         incarnation: Incarnation(1),
         boot_id: "boot".to_owned(),
-        certificate: Lifetime {
-            from: WallMs(0),
-            until: WallMs(i64::MAX),
-        },
         clock: Thresholds::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{IdOrNull, Rfc3339};
+use super::text::{IdOrNull, Rfc3339, Rfc3339OrNull};
 use crate::Epoch;
 use crate::time::WallMs;
 
@@ -32,6 +32,8 @@ pub struct Cluster {
     pub members: Vec<ClusterMember>,
     /// What keeps the leader's address from the machine that answers, where it is to hold it.
     pub address_trouble: Option<String>,
+    /// Why the certificate of the machine that answers is not renewed, when that was tried last.
+    pub certificate_trouble: Option<String>,
     /// Machines that are no members and were turned away of late.
     pub turned_away: Vec<TurnedAway>,
 }
@@ -84,6 +86,9 @@ pub struct ClusterMember {
     pub speaks: u32,
     /// What is left of its disk, where that is too little.
     pub spare_bytes: Option<u64>,
+    /// When its certificate ends, where that is soon.
+    #[serde(default, with = "Rfc3339OrNull")]
+    pub certificate_until: Option<WallMs>,
     /// Why it is not spoken to.
     pub trouble: Option<String>,
 }

@@ -87,7 +87,6 @@ impl Scheduler {
             boot_id: "boot".to_owned(),
             looked_at: store.last_applied()?,
             last_clock: None,
-            certificate: FOR_EVER,
             clock: Thresholds::default(),
             members: Vec::new(),
             yielded: None,

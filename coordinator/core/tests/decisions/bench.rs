@@ -457,7 +457,6 @@ fn config(looked_at: i64) -> Config {
         incarnation: Incarnation(1),
         boot_id: "boot".to_owned(),
         last_clock: None,
-        certificate: LONG,
         clock: Thresholds::default(),
         members: Vec::new(),
         yielded: None,

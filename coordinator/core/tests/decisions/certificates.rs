@@ -74,30 +74,5 @@ fn who_is_not_there_is_not_told_of_and_a_new_certificate_ends_the_matter() {
         _ => None,
     });
     let of_agent = Over::These(vec![On::Agent(agents[0])]);
-    assert_eq!(over, [Over::These(vec![On::All]), of_agent]);
-}
-
-#[test]
-fn a_coordinator_whose_own_certificate_was_renewed_is_told_of_no_more() {
-    let mut bench = Bench::new();
-    let good = ends_in(&bench, 300);
-    let conn = bench.connect_with("h1", good);
-    bench.attaches(conn, attach(&[]));
-    let soon = ends_in(&bench, 20);
-    bench.core.handle_own_certificate(soon);
-    bench.pass(61_000);
-    assert_eq!(told(&bench).len(), 1);
-    bench.core.handle_own_certificate(good);
-    bench.pass(61_000);
-    assert_eq!(told(&bench).len(), 1);
-    let over = bench.logged(|command| match command {
-        Command::SettleAlerts(settle) if settle.kind == AlertKind::CertificateEnds => {
-            Some(settle.over.clone())
-        }
-        _ => None,
-    });
-    assert!(
-        over.contains(&Over::These(vec![On::All])),
-        "the matter is over: {over:?}"
-    );
+    assert_eq!(over, [of_agent]);
 }

@@ -2,7 +2,7 @@
 
 use coordinator_core::SeenMember;
 use ledger::command::{AlertKind, Command};
-use protocol::BootMs;
+use protocol::{BootMs, DurationMs, Lifetime};
 
 use crate::bench::Bench;
 
@@ -129,4 +129,54 @@ fn each_other_trouble_is_told_after_its_time() {
         find(&mut bench, 1, witness);
         assert_eq!(said(&bench, kind)[1..], ["over"], "{kind:?}");
     }
+}
+
+/// A certificate of thirty days that ends in so many.
+fn ends_in(bench: &Bench, days: i64) -> Lifetime {
+    let until = bench.now.wall + DurationMs(days * DAY);
+    Lifetime {
+        from: until - DurationMs(30 * DAY),
+        until,
+    }
+}
+
+#[test]
+fn a_control_machine_that_does_not_renew_its_certificate_is_told_of_before_it_ends() {
+    let kind = AlertKind::CertificateEnds;
+    let mut bench = Bench::new();
+    let with = |certificate| {
+        move |now| SeenMember {
+            certificate: Some(certificate),
+            ..witness(now)
+        }
+    };
+    let (long, short) = (ends_in(&bench, 5), ends_in(&bench, 2));
+    find(&mut bench, 70, with(long));
+    // What the leader before has told of may be over.
+    assert_eq!(said(&bench, kind), ["over"]);
+    find(&mut bench, 70, with(short));
+    let told = said(&bench, kind);
+    assert_eq!(told.len(), 2, "{told:?}");
+    let text = format!("the certificate of w (node 3) ends at {}", short.until);
+    assert!(told[1].starts_with(&text), "{told:?}");
+    find(&mut bench, 10, with(long));
+    assert_eq!(said(&bench, kind)[2..], ["over"]);
+}
+
+#[test]
+fn by_a_clock_that_is_not_believed_no_certificate_ends_and_none_is_renewed() {
+    let kind = AlertKind::CertificateEnds;
+    let mut bench = Bench::new();
+    let certificate = ends_in(&bench, 20);
+    let seen = move |now| SeenMember {
+        certificate: Some(certificate),
+        ..witness(now)
+    };
+    find(&mut bench, 70, seen);
+    let before = said(&bench, kind);
+    bench.now.wall = bench.now.wall + DurationMs(19 * DAY);
+    find(&mut bench, 50, seen);
+    bench.now.wall = bench.now.wall - DurationMs(19 * DAY);
+    find(&mut bench, 70, seen);
+    assert_eq!(said(&bench, kind), before);
 }

@@ -277,7 +277,7 @@ async fn connect(
     let dialer = dialer.ok_or(LinkError::NoNetwork)?;
     let member = table.member(node).ok_or(LinkError::NoAddress)?;
     let (met, connection, streams) = dial(table, dialer, &member.facts.peers, Some(node)).await?;
-    table.met(&met);
+    table.met(&met, connection.peer_lifetime());
     Ok(Line::new(connection, streams))
 }
 

@@ -123,7 +123,7 @@ async fn serve(incoming: Incoming, answers: Answers) {
     let welcomed = timeout(HELLO_LIMIT, welcome(&name, &connection, &answers.table));
     match welcomed.await.unwrap_or(Err(WelcomeError::Silent)) {
         Ok((met, knows, streams)) => {
-            answers.table.met(&met);
+            answers.table.met(&met, connection.peer_lifetime());
             tracing::debug!(node = met.node, %address, "a member has connected");
             let (sender, receiver) = streams;
             let over = tokio::select! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use protocol::{BootMs, Now};
+use protocol::{BootMs, Lifetime, Now};
 use tokio::sync::watch;
 use transport::PeerName;
 
@@ -28,6 +28,8 @@ pub struct Peer {
     /// What it says of itself, since this process started.
     pub facts: Option<Facts>,
     pub clock: Option<PeerClock>,
+    /// When the certificate is good that it has shown last.
+    pub certificate: Option<Lifetime>,
     /// Why it was last not spoken to, unless it has been since.
     pub trouble: Option<String>,
     /// What is left of its disk, where it says that that is too little.
@@ -213,8 +215,8 @@ impl Table {
         known.link.get_or_insert_with(make).clone()
     }
 
-    /// A machine was found to be a member, or to become one.
-    pub(super) fn met(&self, met: &Met) {
+    /// A machine was found to be a member, or to become one, and has shown a certificate that is good then.
+    pub(super) fn met(&self, met: &Met, certificate: Lifetime) {
         let mut inner = self.inner();
         match met.knows_us {
             Knows::Others => inner.left_out_at = inner.left_out_at.max(met.members_at),
@@ -224,6 +226,7 @@ impl Table {
         let known = inner.peers.entry(met.node).or_default();
         known.peer.heard = Some(read_now().boot);
         known.peer.facts = Some(met.facts.clone());
+        known.peer.certificate = Some(certificate);
         if let Some(link) = &known.link {
             link.hurry();
         }

@@ -262,6 +262,9 @@ async fn a_member_knows_how_the_others_stand() {
         // They share one.
         assert!(clock.ahead.0.abs() <= clock.unsure.0, "{node}: {clock:?}");
         assert!(clock.steady);
+        let shown = house.directory.path().join("pki").join(format!("c{node}"));
+        let shown = Identity::load(&shown).unwrap().lifetime();
+        assert_eq!(peer.certificate, Some(shown));
         let facts = peer.facts.as_ref().unwrap();
         assert_eq!(facts, &house.groups[node].members().0[node].facts);
     }

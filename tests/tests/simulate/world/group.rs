@@ -142,7 +142,6 @@ impl World {
             last_clock: last_clock.expect("the ledger can be read"),
             node,
             incarnation: Incarnation(self.fresh_id()),
-            certificate: CERTIFICATE,
             clock: Thresholds::default(),
             members: self.coordinators[&id].clocks.clone(),
             yielded: self.coordinators[&id].yielded,
