@@ -236,7 +236,9 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn that_it_is_not_renewed_is_said_until_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let options = GroupOptions::in_directory(&directory.path().join("data"), 3, Begin::Alone);
+        let data = directory.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        let options = GroupOptions::in_directory(&data, 3, Begin::Alone);
         let group = Arc::new(Group::start(options).await.unwrap());
         let identity = identity(directory.path());
         let before = identity.lifetime();

@@ -102,10 +102,10 @@ fn a_control_machine_with_a_wrong_clock_is_told_of_by_who_leads() {
 }
 
 /// Nodes 2 and 4 stand by, node 3 is a witness: how far each coordinator's clock is ahead and whether it
-/// has stood still, and how many entries it lacks.
+/// has stood still; and which of them could lead, with the entries that it lacks.
 fn chosen(
     clocks: [Option<(DurationMs, bool)>; 2],
-    behind: [u64; 2],
+    candidates: &[(u64, u64)],
     afterwards: Afterwards,
 ) -> Result<Chosen, NoSuccessor> {
     let mut bench = Bench::new();
@@ -121,8 +121,10 @@ fn chosen(
         clock(4, Role::Coordinator, clocks[1]),
     ];
     bench.core.handle_clocks(&heard, now);
-    let candidate = |node, behind| Candidate { node, behind };
-    let candidates = [candidate(2, behind[0]), candidate(4, behind[1])];
+    let candidates: Vec<Candidate> = candidates
+        .iter()
+        .map(|&(node, behind)| Candidate { node, behind })
+        .collect();
     bench.core.choose_successor(&candidates, afterwards, now)
 }
 
@@ -143,7 +145,7 @@ fn the_lead_is_given_to_a_good_clock_first_and_then_to_who_lacks_least() {
     ] {
         for afterwards in [Afterwards::Stays, Afterwards::Ends] {
             let (node, amiss) = (expected, None);
-            let chosen = chosen(clocks, behind, afterwards);
+            let chosen = chosen(clocks, &[(2, behind[0]), (4, behind[1])], afterwards);
             assert_eq!(chosen, Ok(Chosen { node, amiss }), "{clocks:?} {behind:?}");
         }
     }
@@ -164,11 +166,13 @@ fn a_wrong_clock_leads_only_where_there_is_no_other_and_this_coordinator_ends() 
             "the clock of node 2 is 2h ahead of this coordinator's: nothing would fire there",
         ),
     ] {
-        let clocks = [Some(clock), Some(clock)];
-        let refused = chosen(clocks, [0, 0], Afterwards::Stays).unwrap_err();
+        // The other one's is good, and it has no vote.
+        let clocks = [Some(clock), Some((DurationMs(0), true))];
+        let only = [(2, 0)];
+        let refused = chosen(clocks, &only, Afterwards::Stays).unwrap_err();
         assert_eq!(refused, NoSuccessor::Amiss { node: 2, amiss });
         assert!(refused.to_string().starts_with(words), "{refused}");
-        let chosen = chosen(clocks, [0, 0], Afterwards::Ends).unwrap();
+        let chosen = chosen(clocks, &only, Afterwards::Ends).unwrap();
         assert_eq!((chosen.node, chosen.amiss), (2, Some(amiss)));
     }
 }
