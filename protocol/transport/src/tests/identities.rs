@@ -274,7 +274,10 @@ fn an_identity_goes_on_with_the_next_certificate_of_its_key_and_with_no_other() 
             issue(&authority, &identity, &own, ended),
             "not good by ca.pem at this moment: CertExpired",
         ),
-        (next(&authority, &identity, &own, 1), "no later than the one"),
+        (
+            next(&authority, &identity, &own, 1),
+            "no later than the one",
+        ),
         ("nothing".to_owned(), "no certificate"),
     ] {
         let error = identity.take_renewed(&certificate).unwrap_err();
