@@ -58,7 +58,7 @@ pub enum Rule {
     BacklogTold,
     /// 5: backoff and leases run on the boot clock.
     BackoffOnBootClock,
-    /// 6.1: nobody hears of a grant before it is committed.
+    /// 6.1: nobody hears of a grant, or of any answer, before it is committed.
     GrantBeforeWord,
     /// 6.2: `never_started` only on the word of the supervisor alive at the grant.
     NeverStartedNeedsSameSupervisor,
@@ -92,6 +92,8 @@ pub enum Rule {
     NewLeaderGivesFullTime,
     /// 6.7: a leader that stalled gives every lease its full time again.
     StalledLeaderGivesFullTime,
+    /// 6.7: an expiry rides on a quorum round begun after it came due.
+    ExpiryAfterQuorum,
     /// 6.7: an expiry is conditional on the token.
     ExpireNamesToken,
     /// 6.7: several changes of leader without contact raise an alarm.

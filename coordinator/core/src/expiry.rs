@@ -171,6 +171,10 @@ impl Core {
                 self.expiry.due.insert(token, (agent, key));
             }
         }
+        if !self.rules.on(Rule::ExpiryAfterQuorum) {
+            self.expiry.board();
+            self.expire_riding(now);
+        }
         if self.expiry.waits_for_round() {
             self.begin_round();
         }

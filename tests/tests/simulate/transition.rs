@@ -43,6 +43,10 @@ pub enum Transition {
         commit_ms: i64,
         ms: i64,
     },
+    /// The disk of the one that leads.
+    FillControlDisk {
+        ms: i64,
+    },
     WithholdQuorum {
         ms: i64,
     },
@@ -190,6 +194,7 @@ pub enum Recovery {
     ResumeHost(usize),
     Boot(usize),
     FreeDisk(usize),
+    FreeControlDisk(usize),
     Heal(usize),
     FastNetwork(usize),
     ScrapHost(usize),
@@ -235,6 +240,11 @@ impl World {
             Transition::SlowDisk { commit_ms, ms } => {
                 self.commit_ms = (commit_ms / 2, commit_ms);
                 self.later(ms, Recovery::FastDisk);
+            }
+            Transition::FillControlDisk { ms } => {
+                let machine = self.front_machine;
+                self.fill_disk_of_control(machine);
+                self.later(ms, Recovery::FreeControlDisk(machine));
             }
             Transition::WithholdQuorum { ms } => {
                 self.set_quorum(self.front, false);
@@ -429,6 +439,7 @@ impl World {
             Recovery::ResumeHost(host) => self.resume_host(host),
             Recovery::Boot(host) => self.boot(host),
             Recovery::FreeDisk(host) => self.hosts[host].disk_full = false,
+            Recovery::FreeControlDisk(machine) => self.free_disk_of_control(machine),
             Recovery::Heal(host) => self.heal(host),
             Recovery::FastNetwork(host) => self.hosts[host].set_delay((1, 4)),
             Recovery::ScrapHost(host) => self.scrap_host(host),
@@ -463,7 +474,7 @@ impl World {
             self.tell(leader);
         }
         for machine in 0..self.controls.len() {
-            self.bring_back(machine);
+            self.free_disk_of_control(machine);
         }
         if !self.cloned.is_empty() {
             // A name that was borne by two is used no more.

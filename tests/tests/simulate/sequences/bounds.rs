@@ -3,7 +3,7 @@
 use ledger::RunState;
 use ledger::command::Command;
 
-use super::{A, MINUTE, SECOND, alert_with, is_fire, sequences, works_for};
+use super::{A, FIRST, MINUTE, OTHER, SECOND, alert_with, is_fire, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
 use crate::invariants::tables::{number, text};
 use crate::world::people::{self, Job};
@@ -12,6 +12,7 @@ use crate::world::{Held, World};
 
 sequences! {
     outage_12h breaks without MissedFiresBecomeOneGap;
+    outage_12h_in_a_group breaks without RunAndWatermarkTogether;
     poison_row breaks without PoisonStaysAlone;
     poison_row_of_runs breaks without RefusedRests;
     unplaceable breaks without UnplaceableGoesToPerson;
@@ -32,24 +33,59 @@ const CATCH_UP: i64 = 1;
 
 /// Twelve hours down with minute jobs, and a crash in the middle of deciding about them.
 fn outage_12h(world: &mut World) -> Held {
-    world.plan(&[works_for(1)]);
     world.begin(4)?;
+    put_many(world)?;
+    world.crash_leader(world.front, true);
+    world.run_for(12 * 60 * MINUTE)?;
+    world.start_leader();
+    until_deciding(world)?;
+    world.restart_leader_after(SECOND, false)?;
+    require_one_decision_a_job(world)?;
+    heal(world)
+}
+
+/// The same of two machines that were without power. Of those the one that decides crashes in the middle of it:
+/// about every other job its decision has reached the voters, and the other machine goes on from there.
+fn outage_12h_in_a_group(world: &mut World) -> Held {
+    world.begin_as_pair(4)?;
+    put_many(world)?;
+    world.reboot_control(OTHER, true);
+    world.reboot_control(FIRST, true);
+    world.call_off_election();
+    world.run_for(12 * 60 * MINUTE)?;
+    world.start_coordinator(OTHER);
+    world.elect(FIRST);
+    world.withhold = Some(|c| matches!(c, Command::Fire(fire) if fire.job_id.0 % 2 == 0));
+    until_deciding(world)?;
+    world.reboot_control(FIRST, true);
+    world.withhold = None;
+    world.until_led_by(OTHER, 5 * SECOND)?;
+    world.start_coordinator(FIRST);
+    require_one_decision_a_job(world)?;
+    crate::invariants::audit(world)
+}
+
+fn put_many(world: &mut World) -> Held {
+    world.plan(&[works_for(1)]);
     for job in 0..JOBS {
         let mut job = Job::every_minute(&format!("m/job-{job}"));
         job.overlap = "allow";
         job.catch_up = (CAUGHT_UP, 1);
         world.put(&job)?;
     }
-    world.crash_leader(world.front, true);
-    world.run_for(12 * 60 * MINUTE)?;
-    world.start_leader();
+    world.holds()
+}
+
+fn until_deciding(world: &mut World) -> Held {
     world.run_until("deciding begins", MINUTE, |w| {
         let committed = w.alerts(GIVEN_UP);
         0 < committed
             || w.leader()
                 .is_some_and(|leader| leader.has_on_its_way(is_fire))
-    })?;
-    world.restart_leader_after(SECOND, false)?;
+    })
+}
+
+fn require_one_decision_a_job(world: &mut World) -> Held {
     world.run_for(30 * SECOND)?;
     let tables = world.tables();
     let (gaps, alerts) = (tables.rows("gaps").len(), world.alerts(GIVEN_UP));
@@ -63,7 +99,7 @@ fn outage_12h(world: &mut World) -> Held {
         "one gap and one alert a job, and the newest runs",
         || format!("{gaps} gaps, {alerts} alerts, {caught_up} caught up with, for {JOBS} jobs"),
     );
-    heal(world)
+    world.holds()
 }
 
 /// One job's manifest cannot be read any more.

@@ -3,9 +3,9 @@
 use ledger::command::Command;
 use protocol::{Rules, RunId};
 
-use super::{A, B, FIRST, MINUTE, OTHER, SECOND, sequences};
+use super::{A, B, FIRST, MINUTE, OTHER, SECOND, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
-use crate::world::people::Job;
+use crate::world::people::{Job, put};
 use crate::world::{Held, Violation, World};
 
 sequences! {
@@ -13,6 +13,9 @@ sequences! {
     led_lost_and_led_again breaks without ReignBeginsFromItsLook;
     failover_keeps_leases breaks without NewLeaderGivesFullTime;
     stuck_fsync_leader breaks without StalledLeaderGivesFullTime;
+    stuck_fsync_leader_in_a_group breaks without ExpiryAfterQuorum;
+    stuck_fsync_of_both breaks without StalledLeaderGivesFullTime;
+    disk_full_leader breaks without GrantBeforeWord;
     flapping_leaders breaks without FlappingAlarm;
     expire_applied_twice breaks without ExpireNamesToken;
 }
@@ -127,12 +130,106 @@ fn stuck_fsync_leader(world: &mut World) -> Held {
     world.run_for(20 * SECOND)?;
     world.resume_leader(leader);
     world.run_for(5 * SECOND)?;
+    require_nothing_expires(world)?;
+    heal(world)
+}
+
+fn require_nothing_expires(world: &mut World) -> Held {
     let expired = world.truth.expiry_proposed.len();
     world.require(
         expired == 0,
         "P4",
         "a stalled leader expires nothing",
         || format!("{expired} leases were to expire"),
+    );
+    world.holds()
+}
+
+/// The same of two: meanwhile the other one leads and keeps the lease. The first wakes and runs its
+/// late timers; nobody tells it for a minute that it was replaced, and no host speaks to it.
+fn stuck_fsync_leader_in_a_group(world: &mut World) -> Held {
+    let run_id = pair_at_work(world)?;
+    let stuck = world.front;
+    world.stop_leader(stuck);
+    world.call_off_election();
+    world.run_for(SECOND)?;
+    world.replace();
+    world.until_led_by(OTHER, SECOND)?;
+    world.run_for(19 * SECOND)?;
+    world.resume_leader(stuck);
+    world.run_for(MINUTE)?;
+    require_nothing_expires(world)?;
+    world.tell(stuck);
+    world.run_for(5 * SECOND)?;
+    require_one_process(world, run_id)?;
+    heal(world)
+}
+
+/// The leader is stuck, another leads, and is stuck in its turn before it has heard the hosts: that one
+/// wakes first, with all voters behind it, and runs its late timers.
+fn stuck_fsync_of_both(world: &mut World) -> Held {
+    pair_at_work(world)?;
+    let first = world.front;
+    world.stop_leader(first);
+    world.until_led_by(OTHER, 5 * SECOND)?;
+    let second = world.front;
+    world.stop_leader(second);
+    world.run_for(20 * SECOND)?;
+    world.resume_leader(second);
+    world.run_for(SECOND)?;
+    world.resume_leader(first);
+    world.run_for(5 * SECOND)?;
+    require_nothing_expires(world)?;
+    heal(world)
+}
+
+/// How often a disk is full, of either machine in turn.
+const ROUNDS: usize = 4;
+
+/// The leader's disk is full: it ends with what it has to write next, which the other voters may have or not, and the
+/// other machine leads. Started again without room, it ends again. Then there is room, and the other disk is full.
+fn disk_full_leader(world: &mut World) -> Held {
+    let run_id = pair_at_work(world)?;
+    world.plan(&[works_for(1)]);
+    world.put(&Job::every_minute("a/minutely"))?;
+    world.run_past_minute(10 * SECOND)?;
+    let (began, before) = (world.now, world.fires_of("a/minutely").len());
+    let mut ended_again = 0;
+    for round in 0..ROUNDS {
+        let (full, other) = (world.front_machine, world.other_machine());
+        world.fill_disk_of_control(full);
+        let name = format!("a/put-{round}");
+        let asked = world.request(put(&Job::on_demand(&name)));
+        world.until_led_by(other, 5 * SECOND)?;
+        let acknowledged = matches!(world.answers.get(&asked), Some(Ok(_)));
+        let mut jobs = world.truth.set.jobs.values();
+        let there = jobs.any(|job| job.name.as_str() == name);
+        world.require(
+            there || !acknowledged,
+            "P3",
+            "what was acknowledged is there",
+            || format!("{name} was acknowledged and is gone"),
+        );
+        world.bring_back(full);
+        world.run_for(MINUTE)?;
+        ended_again += usize::from(world.process_on(full).is_none());
+        world.free_disk_of_control(full);
+        world.run_for(10 * SECOND)?;
+    }
+    require_one_process(world, run_id)?;
+    world.require(
+        ended_again == ROUNDS,
+        "P4",
+        "who has no room does not lead",
+        || format!("{ended_again} of {ROUNDS} have ended again"),
+    );
+    let fires = world.fires_of("a/minutely").len() - before;
+    let minutes = world.now / MINUTE - began / MINUTE;
+    world.require(
+        i64::try_from(fires) == Ok(minutes),
+        "P1",
+        "the other one fires in time",
+        || format!("{fires} fires in {minutes} minutes"),
     );
     heal(world)
 }

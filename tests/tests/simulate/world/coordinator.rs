@@ -182,13 +182,18 @@ impl World {
         self.note(|_| {
             format!("coordinator {generation} dies; {lost} commands on their way, kept: {keep}")
         });
-        if self.rules.on(Rule::GrantBeforeWord) {
-            if keep && leader.has_quorum {
+        match (
+            keep && leader.has_quorum,
+            self.rules.on(Rule::GrantBeforeWord),
+        ) {
+            (true, true) => {
                 let outcomes = self.apply_batch(&leader.batch);
                 self.publish(generation, &outcomes);
             }
-        } else if !keep {
-            self.roll_back();
+            // It is in the ledger already.
+            (true, false) => self.log.extend(leader.batch.into_iter().map(|(_, p)| p)),
+            (false, true) => {}
+            (false, false) => self.roll_back(),
         }
         let orphaned: Vec<u64> = self
             .connections
@@ -367,12 +372,21 @@ impl World {
     }
 
     pub(super) fn batch_is_durable(&mut self, generation: u64, reign: u64) {
-        let Some(leader) = self.coordinators.get_mut(&generation) else {
+        let Some(leader) = self.coordinators.get(&generation) else {
             return;
         };
         if !leader.has_quorum || leader.batch.is_empty() || leader.reign != reign {
             return;
         }
+        if !self.has_room(generation) {
+            // A log that finds no room ends its process. The other voters may have the batch.
+            let keep = self.is_pair() && self.rng.one_in(2);
+            self.crash_leader(generation, keep);
+            return;
+        }
+        let Some(leader) = self.coordinators.get_mut(&generation) else {
+            return;
+        };
         let batch = std::mem::take(&mut leader.batch);
         if self.rules.on(Rule::GrantBeforeWord) {
             let outcomes = self.apply_batch(&batch);

@@ -45,6 +45,8 @@ pub struct Control {
     set: Option<i64>,
     /// How often it was started again.
     boots: u32,
+    /// There is no room for log and ledger.
+    disk_full: bool,
 }
 
 impl Control {
@@ -54,6 +56,7 @@ impl Control {
             clock: Clock::right(now),
             set: None,
             boots: 0,
+            disk_full: false,
         }
     }
 
@@ -438,6 +441,25 @@ impl World {
         // Whoever has just begun has seen no step.
         control.set = None;
         control.boots += 1;
+    }
+
+    /// Nothing can be written on this machine any more: what has to, ends.
+    pub fn fill_disk_of_control(&mut self, machine: usize) {
+        self.note(|_| format!("the disk of machine {machine} is full"));
+        self.controls[machine].disk_full = true;
+    }
+
+    /// There is room again, and somebody starts what has ended.
+    pub fn free_disk_of_control(&mut self, machine: usize) {
+        if std::mem::take(&mut self.controls[machine].disk_full) {
+            self.note(|_| format!("machine {machine} has room again"));
+        }
+        self.bring_back(machine);
+    }
+
+    pub(super) fn has_room(&self, id: u64) -> bool {
+        let machine = self.coordinators.get(&id).map(|c| c.machine);
+        machine.is_none_or(|machine| !self.controls[machine].disk_full)
     }
 
     /// A hypervisor holds the machine: nothing on it runs, and no clock of it moves.

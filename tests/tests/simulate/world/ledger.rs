@@ -80,7 +80,8 @@ impl World {
         self.publish(u64::MAX, &outcomes);
     }
 
-    /// Every process learns what another's commands have changed; one that is cut off, later.
+    /// Every process learns what another's commands have changed; one that is cut off, later. Who has no room
+    /// for them ends.
     pub(super) fn publish(&mut self, proposer: u64, outcomes: &[(ProposalId, Outcome)]) {
         let others: Vec<u64> = self
             .coordinators
@@ -93,8 +94,10 @@ impl World {
                 .iter()
                 .map(|(_, outcome)| (NOBODYS, outcome.clone()));
             let outcomes: Vec<_> = outcomes.collect();
+            let has_room = self.has_room(other);
             match self.coordinators.get_mut(&other) {
                 Some(leader) if !leader.has_quorum => leader.missed.push(outcomes),
+                Some(_) if !has_room => self.crash_leader(other, false),
                 _ => self.feed(other, Input::Outcomes(outcomes)),
             }
         }
