@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-use crate::apply::{Context, Stop, clip};
+use crate::apply::{Context, Stop, clip, malformed};
 use crate::outcome::{Done, Refusal};
+use crate::tables::join::NODE_MAX;
 use crate::tables::record::{Audit, On};
 
 /// An admin changes the control group, or has the lead handed over: noted before it is done, by
@@ -40,6 +41,12 @@ impl ChangeGroup {
         let by = clip(&self.by);
         let (action, what) = match &self.change {
             GroupChange::Add(machine) => {
+                if !(1..=NODE_MAX).contains(&machine.node) {
+                    return Err(malformed(format!(
+                        "node {}: control machines have the numbers 1 to {NODE_MAX}",
+                        machine.node
+                    )));
+                }
                 if let Some(given) = context.control_machine(machine.node)?
                     && (given.removed || given.machine.store != machine.store)
                 {
@@ -123,6 +130,30 @@ mod tests {
             bed.view("SELECT node, name, store, removed_by FROM control_machine_view"),
             ["1|c1|cc|ada", "2|c2|aa|ada"]
         );
+    }
+
+    #[test]
+    fn a_number_leaves_room_for_those_after_it() {
+        for (node, taken) in [
+            (0, false),
+            (1, true),
+            (NODE_MAX, true),
+            (NODE_MAX + 1, false),
+            (i64::MAX.cast_unsigned(), false),
+            (u64::MAX, false),
+        ] {
+            let mut bed = Bed::new();
+            let add = change(GroupChange::Add(machine(node, "aa")));
+            if taken {
+                bed.ok(add);
+                continue;
+            }
+            let refused = bed.refused(add);
+            assert!(
+                matches!(refused, Refusal::Malformed { .. }),
+                "{node}: {refused:?}"
+            );
+        }
     }
 
     #[test]

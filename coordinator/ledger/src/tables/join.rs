@@ -37,7 +37,7 @@ pub(crate) struct Enrolment {
 }
 
 /// No group gets this far, and SQLite's integers go beyond.
-const NODE_MAX: u64 = 1 << 53;
+pub(crate) const NODE_MAX: u64 = 1 << 53;
 
 const JUDGED: &str = "join_token_id, role, name_prefix, uses_left, expires_at, revoked_at";
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use ledger::command::{
-    Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ClearAlert, Confirm, CordonAgent,
-    CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession, Enrol, Expire,
-    Finish, Fire, GapReason, Grant, ManualRun, MarkStarted, NoteBackup, On, Over, PauseJob, PutJob,
-    PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun,
-    RerunScope, Restore, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts,
-    Settlement, SkipWaiting, UncordonAgent, Unplaceable, Verdict,
+    Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Confirm,
+    ControlMachine, CordonAgent, CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource,
+    EndSession, Enrol, Expire, Finish, Fire, GapReason, Grant, GroupChange, ManualRun, MarkStarted,
+    NoteBackup, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
+    ReleaseGrants, Remind, RenewAgent, Rerun, RerunScope, Restore, ResumeJob, RevokeAgent,
+    RevokeJoinToken, RevokeToken, SettleAlerts, Settlement, SkipWaiting, UncordonAgent,
+    Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
@@ -112,7 +113,8 @@ fn command(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             bytes: u64::MAX,
             problem: c.one_in(2).then(|| c.text()),
         }),
-        33 => Command::ReleaseGrants(ReleaseGrants {}),
+        33 if c.one_in(2) => Command::ReleaseGrants(ReleaseGrants {}),
+        33 => Command::ChangeGroup(change_group(c)),
         32 => about_tokens(c),
         0 => Command::BecomeActive(BecomeActive {
             node: c.text(),
@@ -307,6 +309,24 @@ fn about_tokens(c: &mut Choices) -> Command {
             key: digest(c),
             good_until: c.time(WallMs(900 * MINUTE)),
         }),
+    }
+}
+
+fn change_group(c: &mut Choices) -> ChangeGroup {
+    let node = c.pick(&[1, 2, 2, 3, 0, i64::MAX.cast_unsigned(), u64::MAX]);
+    let machine = ControlMachine {
+        node,
+        name: c.text(),
+        store: c.pick(&["aa", "aa", "bb", ""]).to_owned(),
+    };
+    ChangeGroup {
+        change: match c.below(5) {
+            0 | 1 => GroupChange::Add(machine),
+            2 => GroupChange::Remove(machine),
+            3 => GroupChange::HandOver { to: Some(node) },
+            _ => GroupChange::HandOver { to: None },
+        },
+        by: c.text(),
     }
 }
 
