@@ -43,10 +43,6 @@ pub enum Transition {
         commit_ms: i64,
         ms: i64,
     },
-    /// The disk of the one that leads.
-    FillControlDisk {
-        ms: i64,
-    },
     WithholdQuorum {
         ms: i64,
     },
@@ -194,7 +190,6 @@ pub enum Recovery {
     ResumeHost(usize),
     Boot(usize),
     FreeDisk(usize),
-    FreeControlDisk(usize),
     Heal(usize),
     FastNetwork(usize),
     ScrapHost(usize),
@@ -240,11 +235,6 @@ impl World {
             Transition::SlowDisk { commit_ms, ms } => {
                 self.commit_ms = (commit_ms / 2, commit_ms);
                 self.later(ms, Recovery::FastDisk);
-            }
-            Transition::FillControlDisk { ms } => {
-                let machine = self.front_machine;
-                self.fill_disk_of_control(machine);
-                self.later(ms, Recovery::FreeControlDisk(machine));
             }
             Transition::WithholdQuorum { ms } => {
                 self.set_quorum(self.front, false);
@@ -439,7 +429,6 @@ impl World {
             Recovery::ResumeHost(host) => self.resume_host(host),
             Recovery::Boot(host) => self.boot(host),
             Recovery::FreeDisk(host) => self.hosts[host].disk_full = false,
-            Recovery::FreeControlDisk(machine) => self.free_disk_of_control(machine),
             Recovery::Heal(host) => self.heal(host),
             Recovery::FastNetwork(host) => self.hosts[host].set_delay((1, 4)),
             Recovery::ScrapHost(host) => self.scrap_host(host),

@@ -22,10 +22,7 @@ pub fn draw(world: &mut World) -> Transition {
 
 pub fn draw_for_coordinator(world: &mut World) -> Transition {
     let rng = &mut world.rng;
-    match rng.between(0, 16) {
-        16 => Transition::FillControlDisk {
-            ms: rng.span(1_000, 180_000),
-        },
+    match rng.between(0, 15) {
         15 => Transition::StepOtherClock {
             witness: rng.one_in(2),
             by_ms: rng.pick(&[-7_200_000, -1_500, 700, 300_000, 90_000_000]),
