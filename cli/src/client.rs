@@ -20,7 +20,7 @@ use clap::Args;
 use protocol::api::{ErrorBody, NOT_LEADER};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use transport::https::HttpsClient;
+use transport::https::{HttpsClient, HttpsError};
 use ureq::http::header::LINK;
 use ureq::http::{Response, StatusCode};
 use ureq::typestate::WithBody;
@@ -205,8 +205,8 @@ impl Client {
             Status::Unreachable,
             format!("finding a coordinator by its data in {}", data.display()),
             format!("no coordinator that runs has left its address there in {API_FILE}"),
-            "start one with `matins dev --jobs DIR`, or name the data directory of the one that \
-             runs with --data or MATINS_DATA",
+            "see that one runs on it (its log says why it does not; `matins dev --jobs DIR` is one to \
+             try), or name the data directory of the one that runs with --data or MATINS_DATA",
         ))
     }
 
@@ -473,19 +473,19 @@ fn at(url: &str, path: &str) -> String {
 
 fn unreachable(url: &str, error: &(dyn std::error::Error + 'static), effect: Effect) -> Failure {
     let mut why = chain(error);
-    if effect == Effect::Some && !was_never_sent(error) {
+    let may_be_done = effect == Effect::Some && !was_never_sent(error);
+    if may_be_done {
         why.push_str("; whether it was done is not known");
     }
     Failure::new(
         Status::Unreachable,
         format!("asking the coordinator at {url}"),
         why,
-        match effect {
-            Effect::None => "see that the coordinator runs, and ask again",
-            Effect::Some => {
-                "see that the coordinator runs, look whether it was done (`matins get runs`, \
-                 `matins get jobs`), and ask again"
-            }
+        if may_be_done {
+            "see that the coordinator runs, look whether it was done (`matins get runs`, \
+             `matins get jobs`), and ask again"
+        } else {
+            "see that the coordinator runs, and ask again"
         },
     )
 }
@@ -524,7 +524,13 @@ enum Effect {
 /// Whether the request has certainly not reached anybody.
 fn was_never_sent(error: &(dyn std::error::Error + 'static)) -> bool {
     match error.downcast_ref() {
-        Some(ureq::Error::Io(error)) => error.kind() == io::ErrorKind::ConnectionRefused,
+        Some(ureq::Error::Io(error)) => {
+            // Whoever is there is not spoken to before both sides are sure of each other.
+            let trusted_nobody = error
+                .get_ref()
+                .is_some_and(|inner| inner.downcast_ref::<HttpsError>().is_some());
+            trusted_nobody || error.kind() == io::ErrorKind::ConnectionRefused
+        }
         Some(
             ureq::Error::Timeout(ureq::Timeout::Connect | ureq::Timeout::Resolve)
             | ureq::Error::HostNotFound

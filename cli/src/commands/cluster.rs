@@ -98,11 +98,20 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
     let Outlook { means, next } = outlook(seen);
     let troubles = seen.members.iter().filter_map(|member| {
         let trouble = member.trouble.as_ref()?;
-        Some(format!("Node {} is not spoken to: {trouble}", member.node))
+        let stands = if member.reached {
+            "has trouble"
+        } else {
+            "is not spoken to"
+        };
+        Some(format!("Node {} {stands}: {trouble}", member.node))
     });
     let turned_away = seen.turned_away.iter().map(|stranger| {
         let (who, why) = (&stranger.who, &stranger.why);
-        format!("Turned away {} times: {who}: {why}", stranger.times)
+        let times = match stranger.times {
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
+        format!("Turned away {times}: {who}: {why}")
     });
     let next = next.map(|next| format!("Next: {next}"));
     let full = seen.members.iter().filter_map(|member| {
@@ -131,6 +140,7 @@ fn status(seen: &Seen, now: WallMs, room: Room) -> String {
     });
     let troubles = troubles.chain(full).chain(address);
     let troubles = troubles.chain(ending).chain(not_renewed);
+    let troubles = troubles.chain(older_than_others(seen));
     let told = troubles.chain(turned_away).chain([means]).chain(next);
     for told in told {
         text.push('\n');
@@ -215,6 +225,20 @@ fn clock_of(seen: &Seen, member: &ClusterMember) -> String {
     }
 }
 
+/// An upgrade that is under way, or was left half way.
+fn older_than_others(seen: &Seen) -> Option<String> {
+    let newest = seen.members.iter().map(|member| member.speaks).max()?;
+    let older = seen.members.iter().filter(|member| member.speaks < newest);
+    let older: Vec<String> = older.map(|member| named(seen, member.node)).collect();
+    (!older.is_empty()).then(|| {
+        format!(
+            "Of an older version than the others: {}. What only the newer one knows is refused until \
+             all are upgraded.",
+            older.join(", ")
+        )
+    })
+}
+
 struct Outlook {
     means: String,
     next: Option<String>,
@@ -293,16 +317,24 @@ fn without_quorum(seen: &Seen) -> Outlook {
 
 fn with_quorum(seen: &Seen) -> Outlook {
     let voters: Vec<&ClusterMember> = seen.members.iter().filter(|m| m.votes).collect();
-    let reached = voters.iter().filter(|member| member.reached).count();
+    // Only what is given to a member is safe there.
+    let serves = |member: &ClusterMember| member.reached && member.trouble.is_none();
+    let reached = voters.iter().filter(|member| serves(member)).count();
     let needed = voters.len() / 2 + 1;
     let again = |lost: &ClusterMember| {
+        let name = &lost.name;
+        let mend = match (lost.reached, &lost.trouble) {
+            (true, _) => format!("mend what is said of {name} above"),
+            (false, Some(_)) => format!("start {name} again, or mend what is said of it above"),
+            (false, None) => format!("start {name} again"),
+        };
         format!(
-            "start {} again; if it is gone for good, `matins cluster remove {}`, and \
-             add a new machine under a new number",
-            lost.name, lost.node
+            "{mend}; if it is gone for good, `matins cluster remove {}`, and add a new machine \
+             under a new number",
+            lost.node
         )
     };
-    let lost = voters.iter().find(|member| !member.reached);
+    let lost = voters.iter().find(|member| !serves(member));
     let lost = lost.map(|lost| again(lost));
     let coming = seen.members.iter().find(|member| !member.votes);
     let told = |means: &str, next: Option<String>| Outlook {
@@ -343,7 +375,7 @@ fn with_quorum(seen: &Seen) -> Outlook {
             "Two voters need each other: while either is down nothing fires.",
             Some(next),
         )
-    } else if reached == needed {
+    } else if reached <= needed {
         told(
             "If one more machine is lost, nothing fires until one is back.",
             lost,
@@ -569,6 +601,36 @@ mod tests {
             text.contains("of c1 (node 1) is not renewed: no member has the key."),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_member_that_takes_nothing_is_not_counted_on() {
+        for (reached, next) in [
+            (
+                true,
+                "mend what is said of c3 above; if it is gone for good",
+            ),
+            (false, "start c3 again, or mend what is said of it above"),
+        ] {
+            let mut seen = seen(vec![
+                member(1, true, true),
+                member(2, true, true),
+                member(3, reached, true),
+            ]);
+            seen.members[2].trouble = Some("it cannot use what it is sent".to_owned());
+            check(&seen, "c1 (node 1) leads", "If one more machine", next);
+        }
+    }
+
+    #[test]
+    fn a_group_of_two_versions_says_who_is_to_be_upgraded() {
+        let mut seen = seen((1..=3).map(|node| member(node, true, true)).collect());
+        assert_eq!(older_than_others(&seen), None);
+        seen.members[1].speaks = 2;
+        let told = older_than_others(&seen).unwrap();
+        assert!(told.contains("c1 (node 1), c3 (node 3)."), "{told}");
+        check(&seen, "c1 (node 1) leads", "Any one machine", "");
+        assert!(status(&seen, WallMs(0), Room::Columns80).contains(&told[..30]));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use crate::wal::open_wal;
 
@@ -102,6 +102,13 @@ pub enum LogError {
         found: i64,
         known: i64,
     },
+    #[error(
+        "the log {path} is damaged, and with it what this node has voted: remove it from its group, clear its data directory, and add it under a new number; where it is alone, restore a backup"
+    )]
+    Spoilt {
+        path: String,
+        source: rusqlite::Error,
+    },
     #[error("writing the log")]
     Write { source: rusqlite::Error },
     #[error("reading the log")]
@@ -137,9 +144,14 @@ impl LogFile {
             let found = prepare(&mut conn, new_store)?;
             Ok((conn, found))
         });
-        let (conn, found) = opened.map_err(|source| LogError::Open {
-            path: named.clone(),
-            source,
+        let (conn, found) = opened.map_err(|source| {
+            let path = named.clone();
+            match source.sqlite_error_code() {
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                    LogError::Spoilt { path, source }
+                }
+                _ => LogError::Open { path, source },
+            }
         })?;
         if found != FORMAT {
             return Err(LogError::Format {

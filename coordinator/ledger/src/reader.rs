@@ -40,7 +40,9 @@ pub enum ReaderError {
         path: String,
         source: rusqlite::Error,
     },
-    #[error("the ledger {path} has schema version {found}, and this program knows version {known}")]
+    #[error(
+        "the ledger {path} has schema version {found}, and this program knows version {known}: use the version of matins that wrote it"
+    )]
     Schema {
         path: String,
         found: i64,

@@ -97,7 +97,11 @@ impl Asker {
         if self.reach.holds(job) {
             return Ok(());
         }
-        Err(self.out_of_reach(what, "it is about a job outside of them"))
+        let namespace = job.namespace();
+        let remedy = format!(
+            "ask with a token that reaches it (`matins token create --namespace {namespace}`)"
+        );
+        Err(self.out_of_reach(what, "it is about a job outside of them", remedy))
     }
 
     /// Refuses whoever is let in for some namespaces only.
@@ -105,15 +109,13 @@ impl Asker {
         if self.reach.is_all() {
             return Ok(());
         }
-        Err(self.out_of_reach(what, "it is about no job, but about all of this Matins"))
+        let remedy = "ask with a token that was made without `--namespace`";
+        let why = "it is about no job, but about all of this Matins";
+        Err(self.out_of_reach(what, why, remedy))
     }
 
-    fn out_of_reach(&self, what: &str, why: &str) -> ApiError {
-        ApiError::forbidden(
-            what,
-            format!("{}: {why}", self.words()),
-            "ask with a token that reaches it (`matins token create --namespace`)",
-        )
+    fn out_of_reach(&self, what: &str, why: &str, remedy: impl Into<String>) -> ApiError {
+        ApiError::forbidden(what, format!("{}: {why}", self.words()), remedy)
     }
 
     fn words(&self) -> String {

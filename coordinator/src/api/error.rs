@@ -372,7 +372,8 @@ fn remedy_for(refusal: &Refusal) -> &'static str {
             "ask the coordinator that leads now"
         }
         Refusal::NotKnownToAll { .. } => {
-            "upgrade the control machines that are behind, and ask again"
+            "upgrade the control machines that are behind (`matins cluster status` names them), and ask \
+             again"
         }
         Refusal::WatermarkMoved { .. } => "ask again: it fired while this was being decided",
         Refusal::NameTaken { .. } => "choose another name, or delete the other job first",

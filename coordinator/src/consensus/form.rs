@@ -39,12 +39,25 @@ pub enum FormError {
     Kind { kind: u8 },
     #[error("it is cut off")]
     CutOff,
-    #[error("it cannot be read")]
-    Json(#[from] serde_json::Error),
+    #[error(
+        "it cannot be read ({why}): it is damaged, or a newer matins wrote it, and then that is the one to run"
+    )]
+    Json { why: String },
     #[error("it names the store `{store}` of node {node}, which is none")]
     Store { node: u64, store: String },
     #[error("it names voters that are no nodes")]
     Voters,
+}
+
+impl From<serde_json::Error> for FormError {
+    fn from(error: serde_json::Error) -> FormError {
+        // All that is known follows there, and helps nobody.
+        let why = error.to_string();
+        let why = why.split(", expected").next().unwrap_or_default();
+        FormError::Json {
+            why: why.to_owned(),
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -288,7 +301,10 @@ mod tests {
         for (bytes, expected) in [
             (&b"\x02b[]"[..], "form 2"),
             (b"\x01x", "no known kind (0x78)"),
-            (b"\x01b[{\"type\":\"tomorrow\"}]", "cannot be read"),
+            (
+                b"\x01b[{\"epoch\":1,\"at\":1,\"command\":{\"type\":\"tomorrow\"}}]",
+                "cannot be read (unknown variant `tomorrow`): it is damaged, or a newer matins wrote it",
+            ),
             (b"\x01b[", "cannot be read"),
             (b"\x01", "cut off"),
             (b"", "cut off"),

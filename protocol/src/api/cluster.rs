@@ -89,7 +89,7 @@ pub struct ClusterMember {
     /// When its certificate ends, where that is soon.
     #[serde(default, with = "Rfc3339OrNull")]
     pub certificate_until: Option<WallMs>,
-    /// Why it is not spoken to.
+    /// Why it is not spoken to, or takes nothing of the log.
     pub trouble: Option<String>,
 }
 

@@ -10,8 +10,12 @@ pub(crate) const PRIVATE: u32 = 0o600;
 /// Mode of files that anybody may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// Makes the directory and its parents, readable by their owner alone, where they are missing.
+/// Makes the directory, readable by its owner alone, where it is missing. Its parents are others' as
+/// well: where they are missing they are made as anybody makes one.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 

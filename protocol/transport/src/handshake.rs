@@ -41,7 +41,7 @@ impl fmt::Display for CertificateProblem {
                 "is not signed by an authority that the refusing side has in its ca.pem: another cluster, or an authority made anew?"
             }
             CertificateProblem::OutOfDate => {
-                "is expired or not valid yet: issue it again (`matins ca issue`), copy it over and restart its process, or look at the clocks of both machines"
+                "is expired or not valid yet: let it in again (`matins agent enrol` or `matins cluster join` with a join token, or `matins ca issue`) and restart its process, or look at the clocks of both machines"
             }
             CertificateProblem::Missing => "was not shown",
             CertificateProblem::WrongName => "is for another cluster or another role",

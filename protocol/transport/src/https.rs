@@ -241,10 +241,12 @@ pub enum HttpsError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error(
-        "{0}: is it a coordinator of this cluster, and is the cluster's ca.pem the one that is in force?"
+        "{0}: is it a coordinator of this cluster, is the cluster's ca.pem the one that is in force, and are the clocks right?"
     )]
     Certificate(String),
-    #[error("the other side shows no authority of the fingerprint {0}")]
+    #[error(
+        "the other side shows no authority of the fingerprint {0}: another cluster is at that address, or its authority was made anew, and then so must the join token be"
+    )]
     NoSuchAuthority(Fingerprint),
     #[error("speaking TLS")]
     Io(#[source] io::Error),

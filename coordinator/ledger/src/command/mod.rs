@@ -130,6 +130,10 @@ pub enum Command {
     RevokeAgent(RevokeAgent),
     CordonAgent(CordonAgent),
     UncordonAgent(UncordonAgent),
+    #[cfg_attr(
+        feature = "next-version",
+        serde(rename = "put_resource_of_tomorrow", alias = "put_resource")
+    )]
     PutResource(PutResource),
     DeleteResource(DeleteResource),
     ManualRun(ManualRun),
@@ -159,8 +163,8 @@ pub enum Command {
 /// not know would stop that member, so it is not proposed before all of them say that they do.
 pub const COMMANDS_VERSION: u32 = if NEXT { 2 } else { 1 };
 
-/// Whether this is built as the version after this one, for the trial of a group that runs both: what
-/// a `PutResource` means is then new.
+/// Whether this is built as the version after this one, for the trial of a group that runs both: a
+/// `PutResource` is then written as a command that today's program cannot read.
 const NEXT: bool = cfg!(feature = "next-version");
 
 impl Command {

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt};
@@ -17,8 +18,8 @@ use openraft::OptionalSend;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{Backoff, RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
-    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError,
+    StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep_until};
@@ -28,6 +29,7 @@ use super::super::snapshots::SnapshotFile;
 use super::super::types::{Member, SnapshotOf, Types, VoteCast};
 use super::Network;
 use super::link::{AskError, Line, Link};
+use super::table::Table;
 use super::transfer::{self, SendSnapshotError};
 use super::wire::{self, Answer, Appended, Ask, Ballot, Opening};
 
@@ -56,19 +58,30 @@ impl RaftNetworkFactory<Types> for Network {
     async fn new_client(&mut self, target: u64, member: &Member) -> Client {
         self.learn(target, member);
         Client {
+            node: target,
             link: self.link(target),
+            table: Arc::clone(&self.table),
+            acknowledged: AtomicU64::new(0),
         }
     }
 }
 
 /// One member, as openraft speaks to it.
 pub(in super::super) struct Client {
+    node: u64,
     link: Link,
+    table: Arc<Table>,
+    /// Through which entry it has said that it holds the log. Openraft makes a client for one reign.
+    acknowledged: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("the node is not connected")]
 struct NotConnected;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the node has forgotten what it acknowledged")]
+struct Forgetful;
 
 fn unreachable(error: &(impl std::error::Error + 'static)) -> Unreachable<Types> {
     Unreachable::new(error)
@@ -79,6 +92,38 @@ impl Client {
     async fn line(&self) -> Result<Arc<Line>, Unreachable<Types>> {
         let line = self.link.line(AGAIN).await;
         line.ok_or_else(|| unreachable(&NotConnected))
+    }
+
+    fn holds(&self, through: u64) {
+        self.acknowledged.fetch_max(through, Ordering::Relaxed);
+    }
+
+    /// Whether it says that it lacks an entry that it has acknowledged: somebody has put an older copy in
+    /// the place of its files. Of that openraft must not hear, which takes it for impossible.
+    fn has_forgotten(&self, entry: u64) -> bool {
+        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        if entry == 0 || entry > acknowledged {
+            return false;
+        }
+        let node = self.node;
+        let why = format!(
+            "it lacks entry {entry} of the log and has acknowledged all through {acknowledged}: its data \
+             directory was exchanged for an older copy, and what it voted with it. Stop it, remove node \
+             {node}, and add the machine with an empty data directory under a new number"
+        );
+        if self.table.log_trouble(node, &why) {
+            tracing::error!(node, why, "a member has forgotten what it acknowledged");
+        }
+        true
+    }
+
+    /// It is connected, and cannot use what it is sent of the log.
+    fn is_refused(&self, what: &str) {
+        let node = self.node;
+        let why = format!("it cannot use what it is sent of the log: {what}");
+        if self.table.log_trouble(node, &why) {
+            tracing::warn!(node, why, "a member takes no entries of the log");
+        }
     }
 
     async fn ask<T>(
@@ -123,14 +168,32 @@ impl RaftNetworkV2<Types> for Client {
                 beat_limit: option.hard_ttl(),
                 log: None,
             };
-            let answers = stream::unfold(Some(session), |session| async move {
+            let client = &*self;
+            let answers = stream::unfold(Some(session), move |session| async move {
                 let mut session = session?;
                 match session.next().await {
                     // What comes after an answer that is no progress is for openraft to say.
-                    Ok(Some(answer @ Ok(_))) => Some((Ok(answer), Some(session))),
+                    Ok(Some(answer @ Ok(last))) => {
+                        client.holds(last.map_or(0, |last| last.index));
+                        if session.log.is_some() {
+                            client.table.log_passes(client.node);
+                        }
+                        Some((Ok(answer), Some(session)))
+                    }
+                    Ok(Some(Err(StreamAppendError::Conflict(at))))
+                        if client.has_forgotten(at.index) =>
+                    {
+                        let error = RPCError::Unreachable(unreachable(&Forgetful));
+                        Some((Err(error), None))
+                    }
                     Ok(Some(answer @ Err(_))) => Some((Ok(answer), None)),
                     Ok(None) => None,
                     Err(error) => {
+                        if session.log.is_some()
+                            && let SessionError::Ask(AskError::Failed { what }) = &error
+                        {
+                            client.is_refused(what);
+                        }
                         let error = RPCError::Unreachable(unreachable(&error));
                         Some((Err(error), None))
                     }

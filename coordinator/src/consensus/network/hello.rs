@@ -44,7 +44,7 @@ pub(super) enum Refusal {
         found: u64,
     },
     #[error(
-        "{name} is node {node} by its certificate, with the store {found}, and the group knows node {node} as {known_name} with the store {known}: the number was given twice, or its data directory was lost or exchanged, and what it voted with it. Remove node {node}, and add this machine with an empty data directory and a certificate with a new number"
+        "{name} is node {node} by its certificate, with the store {found}, and the group knows node {node} as {known_name} with the store {known}. If the number was given twice, this machine needs a certificate with a new number; if it is node {node} and its data directory was lost or exchanged, and what it voted with it, it needs one as well, and node {node} is to be removed. Either way add it with an empty data directory"
     )]
     AnotherStore {
         name: PeerName,

@@ -314,6 +314,9 @@ async fn take_log(
     let mut results = Box::pin(answers.raft.stream_append(requests));
     while let Some(result) = results.next().await {
         answers.table.heard(node);
+        if let Ok(Ok(_)) = &result {
+            answers.table.log_passes(node);
+        }
         let answer = match &result {
             Ok(result) => Answer::Appended(Appended::write(result)),
             Err(error) => Answer::Failed {
@@ -327,6 +330,10 @@ async fn take_log(
         }
     }
     if let Ok(what) = failure.await {
+        let why = format!("what it sends of the log cannot be used here: {what}");
+        if answers.table.log_trouble(node, &why) {
+            tracing::warn!(node, why, "entries of the log are not taken");
+        }
         sender.send(&Answer::Failed { what }).await?;
     }
     Ok(sender.finish().await?)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use protocol::{BootMs, Lifetime, Now};
+use protocol::{BootMs, DurationMs, Lifetime, Now};
 use tokio::sync::watch;
 use transport::PeerName;
 
@@ -18,6 +18,10 @@ use crate::clock::read_now;
 /// Refusals of machines that are no members, as many as are kept.
 const STRANGERS_MAX: usize = 16;
 
+/// Whoever is turned away asks again within seconds. One that has not for so long does not want in any
+/// more, or was let in.
+const STRANGER_KEPT: DurationMs = DurationMs::from_secs(60);
+
 /// Another member, as far as this machine knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
@@ -30,7 +34,7 @@ pub struct Peer {
     pub clock: Option<PeerClock>,
     /// When the certificate is good that it has shown last.
     pub certificate: Option<Lifetime>,
-    /// Why it was last not spoken to, unless it has been since.
+    /// Why it was last not spoken to, or what of the log did not pass, unless it has since.
     pub trouble: Option<String>,
     /// What is left of its disk, where it says that that is too little.
     pub spare_bytes: Option<u64>,
@@ -44,6 +48,12 @@ pub struct Stranger {
     pub why: String,
     pub last: BootMs,
     pub times: u64,
+}
+
+/// Whether two reasons differ by numbers only, as by ports and seconds, which are others at each try.
+fn says_the_same(one: &str, other: &str) -> bool {
+    let words = |text: &str| -> String { text.split(|c: char| c.is_ascii_digit()).collect() };
+    words(one) == words(other)
 }
 
 /// Shared by everything that speaks to the other members.
@@ -256,13 +266,27 @@ impl Table {
 
     /// A node cannot be spoken to. Tells whether that is something new.
     pub(super) fn trouble(&self, node: u64, why: &str) -> bool {
+        self.change(node, |known| known.peer.connected = None);
+        self.log_trouble(node, why)
+    }
+
+    /// A node is spoken to, and entries of the log do not pass. Tells whether that is something new.
+    pub(super) fn log_trouble(&self, node: u64, why: &str) -> bool {
         let mut new = false;
         self.change(node, |known| {
-            known.peer.connected = None;
-            new = known.peer.trouble.as_deref() != Some(why);
+            let told = known.peer.trouble.as_deref();
+            new = !told.is_some_and(|told| says_the_same(told, why));
             known.peer.trouble = Some(why.to_owned());
         });
         new
+    }
+
+    pub(super) fn log_passes(&self, node: u64) {
+        self.change(node, |known| {
+            if known.peer.connected.is_some() {
+                known.peer.trouble = None;
+            }
+        });
     }
 
     /// Only what is a member, or becomes one, is written down.
@@ -277,7 +301,7 @@ impl Table {
         let mut inner = self.inner();
         let last = read_now().boot;
         if let Some(stranger) = inner.strangers.get_mut(&who) {
-            let new = stranger.why != why;
+            let new = !says_the_same(&stranger.why, why);
             *stranger = Stranger {
                 who,
                 why: why.to_owned(),
@@ -328,7 +352,12 @@ impl Table {
     }
 
     pub(super) fn strangers(&self) -> Vec<Stranger> {
-        self.inner().strangers.values().cloned().collect()
+        let now = read_now().boot;
+        let mut inner = self.inner();
+        inner
+            .strangers
+            .retain(|_, it| now - it.last <= STRANGER_KEPT);
+        inner.strangers.values().cloned().collect()
     }
 
     /// What the membership should say of nodes of which it says something else.

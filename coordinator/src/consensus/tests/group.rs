@@ -161,7 +161,16 @@ async fn who_waits_to_join_proposes_nothing() {
 #[tokio::test]
 async fn what_must_not_take_part_is_refused_with_what_to_do() {
     type Spoil = fn(&GroupOptions, &GroupOptions);
-    let cases: [(&str, Spoil, &str); 4] = [
+    let cases: [(&str, Spoil, &str); 5] = [
+        (
+            "the log is damaged",
+            |own, _| {
+                let mut bytes = fs::read(&own.log).unwrap();
+                bytes[200..].fill(0x5a);
+                fs::write(&own.log, bytes).unwrap();
+            },
+            "is damaged, and with it what this node has voted",
+        ),
         (
             "the log is gone",
             |own, _| remove_database(&own.log),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -324,6 +324,44 @@ async fn a_wiped_disk_does_not_vote_under_its_old_number() {
         "nothing was said to it"
     );
     house.stop_all().await;
+}
+
+/// Somebody has put back a copy of its files that is older than what it has acknowledged: who leads goes on
+/// leading, and says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_copy_of_a_disk_is_not_written_on() {
+    let mut house = House::of_three(&[]).await;
+    house.stop(3).await;
+    let (data, copy) = (house.data(3), house.data(3).with_extension("copy"));
+    copy_directory(&data, &copy);
+    house.start(3, Begin::Join).await;
+    propose(&house.groups[&1]).await;
+    house.groups.agree(1).await;
+    house.stop(3).await;
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&copy, &data).unwrap();
+    house.start(3, Begin::Join).await;
+    until("the leader says why it sends it nothing", async || {
+        let trouble = house.groups[&1].peers()[&3].trouble.clone();
+        trouble.is_some_and(|it| it.contains("was exchanged for an older copy"))
+    })
+    .await;
+    assert!(house.groups[&1].leadership().borrow().leads);
+    propose(&house.groups[&1]).await;
+    house.stop_all().await;
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -295,7 +295,7 @@ async fn an_expired_certificate_is_refused_on_either_side() {
         dialer: authority.issue_expired(Role::Agent, "host-1"),
         expected: Role::Coordinator.into(),
         dialer_says: "this side's certificate is expired or not valid yet",
-        listener_says: "its certificate is expired or not valid yet: issue it again",
+        listener_says: "its certificate is expired or not valid yet: let it in again",
     })
     .await;
     check_refusal(Refusal {
@@ -304,7 +304,7 @@ async fn an_expired_certificate_is_refused_on_either_side() {
         admitted: Role::Agent.into(),
         dialer: authority.issue(Role::Agent, "host-2"),
         expected: Role::Coordinator.into(),
-        dialer_says: "its certificate is expired or not valid yet: issue it again",
+        dialer_says: "its certificate is expired or not valid yet: let it in again",
         listener_says: "this side's certificate is expired or not valid yet",
     })
     .await;

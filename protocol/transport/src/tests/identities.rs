@@ -30,6 +30,12 @@ fn keys_are_their_owners_alone() {
     ] {
         assert_eq!(mode(&path), expected, "{}", path.display());
     }
+    // Where a directory of several is made, others may pass through it, as to a policy beside it.
+    let home = tempfile::tempdir().unwrap();
+    let cluster = "prod".parse().unwrap();
+    ca::create(&home.path().join("etc/ca"), &cluster, valid_from(now())).unwrap();
+    assert_eq!(mode(&home.path().join("etc")) & 0o055, 0o055);
+    assert_eq!(mode(&home.path().join("etc/ca")), 0o700);
     let files = fs::read_dir(authority.files("host-1")).unwrap().count();
     assert_eq!(files, 3, "the authority's key stays where it is");
 }
