@@ -214,8 +214,9 @@ impl Waiting {
         match (before, standing(run)) {
             (before, after) if before == after => {}
             // Who stands behind it goes on standing there.
-            (_, Standing::Live | Standing::Waits { in_line: true }) => {}
-            (_, Standing::Waits { in_line: false } | Standing::Asks | Standing::Final) => {
+            (_, Standing::Live) | (Standing::Waits { .. }, Standing::Waits { in_line: true }) => {}
+            // One that joins the line, as after a rerun, stands at its end.
+            (_, Standing::Waits { .. } | Standing::Asks | Standing::Final) => {
                 self.wake_for_end(run);
             }
         }

@@ -8,7 +8,7 @@ use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
 use jobs::Manifest;
-use ledger::command::{Command, Fire, Proposal};
+use ledger::command::{Command, Fire, Proposal, RerunScope};
 use ledger::{Done, RunState, ShardState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::{
@@ -527,6 +527,16 @@ pub(crate) fn run_now(job: &str) -> Request {
         params: std::collections::BTreeMap::new(),
         by: "ada".to_owned(),
         reason: "to see".to_owned(),
+    }
+}
+
+/// Carries the whole run out again.
+pub(crate) fn rerun(run_id: RunId) -> Request {
+    Request::Rerun {
+        run_id,
+        scope: RerunScope::Run,
+        by: "ada".to_owned(),
+        reason: "again".to_owned(),
     }
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use coordinator_core::clock::Doubt;
 use coordinator_core::{Request, RequestError};
-use ledger::command::{Command, RerunScope, Verdict};
+use ledger::command::{Command, Verdict};
 use ledger::{Done, PutKind, Refusal, RunState};
 use protocol::attempt::AttemptOutcome;
 use protocol::message::CoordinatorBody;
 use protocol::{DurationMs, JobId, RunId, WallMs};
 
-use crate::bench::{Bench, cancel, job_name, manifest, run_now};
+use crate::bench::{Bench, cancel, job_name, manifest, rerun, run_now};
 
 const EVERY_10S: &str = "schedule: { cron: \"@every 10s\", timezone: Etc/UTC }";
 
@@ -246,14 +246,8 @@ fn a_cancelled_lease_is_told_to_its_host_and_ends_by_its_receipt() {
         [CoordinatorBody::Cancel { session, token }]
     );
     assert_eq!(bench.state(run), RunState::Running);
-    let rerun = Request::Rerun {
-        run_id: run,
-        scope: RerunScope::Run,
-        by: "ada".to_owned(),
-        reason: "again".to_owned(),
-    };
     assert!(matches!(
-        bench.asked(rerun),
+        bench.asked(rerun(run)),
         Ok(Done::Rerun { execution: 2, .. })
     ));
     assert_eq!(bench.starts(host), []);

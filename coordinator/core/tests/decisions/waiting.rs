@@ -6,7 +6,7 @@ use protocol::RunId;
 use protocol::attempt::AttemptOutcome;
 use protocol::message::CoordinatorBody;
 
-use crate::bench::{Bench, cancel};
+use crate::bench::{Bench, cancel, rerun};
 
 /// Runs that were judged again, oldest judgement first.
 fn judged(bench: &Bench) -> Vec<i64> {
@@ -181,4 +181,28 @@ fn who_replaces_waits_for_the_host_that_is_told_to_stop() {
     );
     bench.finish(host, token, AttemptOutcome::Cancelled);
     assert_eq!(state(&bench, 2), Some(RunState::Running));
+}
+
+/// Under `strict` a run that asks a person holds up those after it; carried out again, it comes last.
+#[test]
+fn who_waits_behind_a_run_that_is_carried_out_again_goes_first() {
+    let mut bench = Bench::new();
+    bench.job(
+        "t/a",
+        "overlap: queue\nserial: strict\nretry: { at_most: 0, backoff: [1s] }",
+    );
+    let host = bench.attach("h1");
+    let [first, second] = [bench.run("t/a"), bench.run("t/a")];
+    let token = bench.start(host);
+    bench.finish(host, token, AttemptOutcome::Failed);
+    assert_eq!(bench.state(first), RunState::NeedsConfirmation);
+    assert_eq!(bench.state(second), RunState::Waiting);
+    assert_eq!(judged(&bench), [second.0], "it may go where it is relaxed");
+    bench.asked(rerun(first)).unwrap();
+    assert_eq!(judged(&bench), [second.0, second.0]);
+    let token = bench.start(host);
+    assert_eq!(bench.state(second), RunState::Running);
+    bench.finish(host, token, AttemptOutcome::Succeeded);
+    bench.start(host);
+    assert_eq!(bench.state(first), RunState::Running);
 }
