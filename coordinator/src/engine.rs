@@ -169,11 +169,11 @@ pub(crate) struct Waiting {
 }
 
 impl HandOver {
-    /// To this node, and nobody waits to hear what becomes of it.
-    fn unasked(to: u64) -> HandOver {
+    /// To this node, or to whoever is fit, and nobody waits to hear what becomes of it.
+    fn unasked(to: Option<u64>) -> HandOver {
         let (answer, _) = oneshot::channel();
         HandOver {
-            to: Some(to),
+            to,
             afterwards: Afterwards::Stays,
             answer,
         }

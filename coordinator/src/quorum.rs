@@ -83,6 +83,11 @@ impl Quorum {
             .collect()
     }
 
+    /// For how long this machine's disk has not answered.
+    pub(crate) fn disk_hangs(&self) -> DurationMs {
+        in_millis(self.group.log_waits())
+    }
+
     pub(crate) fn has_everything(&self, successor: u64) -> bool {
         self.group.behind(successor) == Some(0)
     }

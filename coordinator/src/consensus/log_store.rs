@@ -15,6 +15,7 @@ use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use futures_util::stream::{self, Stream, StreamExt};
 use ledger::log::{LogError, LogFile, LogReader, Vote};
@@ -67,6 +68,8 @@ struct Held {
     commands: usize,
     /// Entries before this index are on the disk.
     synced: watch::Sender<u64>,
+    /// Since when a transaction is being written, while one is.
+    writing: watch::Sender<Option<Instant>>,
 }
 
 pub(super) enum Order {
@@ -96,6 +99,7 @@ impl LogStore {
             entries: BTreeMap::new(),
             commands: 0,
             synced: watch::Sender::new(head.last.map_or(0, |last| last.index + 1)),
+            writing: watch::Sender::new(None),
         };
         let shared = Arc::new(Shared {
             held: Mutex::new(held),
@@ -117,6 +121,11 @@ impl LogStore {
     /// Before which index all entries are on the disk.
     pub(super) fn synced(&self) -> watch::Receiver<u64> {
         self.shared.held().synced.subscribe()
+    }
+
+    /// Since when a transaction is being written, while one is.
+    pub(super) fn writing(&self) -> watch::Receiver<Option<Instant>> {
+        self.shared.held().writing.subscribe()
     }
 
     /// The last entry that was purged, and the last one there is.
@@ -313,11 +322,16 @@ impl LogWriter {
         {
             orders.push(order);
         }
-        let committed = self.shared.held().committed;
+        let committed = {
+            let held = self.shared.held();
+            held.writing.send_replace(Some(Instant::now()));
+            held.committed
+        };
         match write_once(&mut self.file, &mut orders, committed.as_ref()) {
             Ok(()) => {}
             Err(error) => exit::now(LEDGER_FAILED, "writing the log failed", Some(&error)),
         }
+        self.shared.held().writing.send_replace(None);
         for order in orders {
             tell(order, &self.shared);
         }

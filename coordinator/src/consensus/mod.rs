@@ -49,7 +49,7 @@ use std::error::Error;
 use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ledger::Store;
 use openraft::Raft;
@@ -90,6 +90,8 @@ pub struct Group {
     network: Option<Network>,
     leadership: watch::Receiver<Leadership>,
     room: watch::Receiver<Room>,
+    /// Since when the log is being written, while it is.
+    writing: watch::Receiver<Option<Instant>>,
     state: StateThread,
     tasks: Vec<AbortHandle>,
     /// Dropped to end the checkpoints.
@@ -110,6 +112,14 @@ impl Group {
     /// How much room there is on the disk; nobody has looked before the first change.
     pub fn room(&self) -> watch::Receiver<Room> {
         self.room.clone()
+    }
+
+    /// For how long the write to the log that is under way has been so. A disk that is well takes
+    /// milliseconds; while one hangs nothing is applied here, whatever the others have.
+    pub fn log_waits(&self) -> Duration {
+        self.writing
+            .borrow()
+            .map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// How fast a lost leader is noticed.

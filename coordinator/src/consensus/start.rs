@@ -224,6 +224,7 @@ impl Group {
         })?;
         let thread = state.thread();
         let log_bytes = log_store.clone();
+        let writing = log_store.writing();
         let network = network(founded.store);
         let raft = Raft::new(options.node, config, network, log_store, state)
             .await
@@ -256,6 +257,7 @@ impl Group {
             network: None,
             leadership,
             room,
+            writing,
             state: thread,
             tasks,
             checkpointing,

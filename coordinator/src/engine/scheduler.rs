@@ -30,6 +30,13 @@ const WAIT_MIN: DurationMs = DurationMs(1);
 /// Longest wait where no core says otherwise: a step of the clock is to be seen.
 const WAIT_MAX: DurationMs = DurationMs(100);
 
+/// A disk that has not answered for so long hangs. The slowest that may hold a ledger answer in
+/// milliseconds, and in a second when they are in trouble.
+const DISK_HANGS: DurationMs = DurationMs::from_secs(3);
+
+/// Nobody took the lead of a coordinator whose disk hangs: it is offered again after this.
+const OFFERED_AGAIN: DurationMs = DurationMs::from_secs(30);
+
 /// How often is looked whether a successor has everything.
 const SUCCESSOR_LOOK: DurationMs = DurationMs(2);
 
@@ -48,6 +55,8 @@ pub(crate) struct Scheduler {
     over: ReignId,
     given_away: Option<u64>,
     yielded: Option<BootMs>,
+    /// When the lead was last offered to another because the disk of this machine hangs.
+    offered: Option<BootMs>,
     /// The committer has a batch, of this reign or of the last.
     committing: bool,
     stopping: bool,
@@ -88,6 +97,7 @@ impl Scheduler {
             over: ReignId(0),
             given_away: None,
             yielded: None,
+            offered: None,
             committing: false,
             stopping: false,
         }
@@ -305,6 +315,28 @@ impl Scheduler {
         }
     }
 
+    /// The others go on committing without this machine's disk, but nothing of it is applied here, and
+    /// so nothing happens until somebody else leads.
+    fn leave_if_disk_hangs(&mut self) {
+        let hangs = self.quorum.disk_hangs();
+        if self.reign.is_none() || self.leaving.is_some() || hangs < DISK_HANGS {
+            return;
+        }
+        let now = read_now();
+        let rests = |offered| now.boot - offered < OFFERED_AGAIN;
+        if self.offered.is_some_and(rests) {
+            return;
+        }
+        self.offered = Some(now.boot);
+        let term = self.reign.as_ref().map(|reign| reign.term);
+        tracing::error!(
+            term,
+            hangs = %hangs,
+            "the disk of this machine does not answer: nothing happens until it does, or another leads"
+        );
+        self.leave(HandOver::unasked(None), now);
+    }
+
     fn successor(&self, hand_over: &HandOver, now: Now) -> Result<u64, HandOverError> {
         if self.leaving.is_some() {
             return Err(HandOverError::UnderWay);
@@ -324,6 +356,7 @@ impl Scheduler {
     /// Carries out what the core has decided, and keeps the ledger busy.
     fn settle(&mut self) {
         self.carry_out_all();
+        self.leave_if_disk_hangs();
         self.go_on_leaving();
         if let Some(reign) = self.reign.as_mut().filter(|_| self.leaving.is_none()) {
             if reign.since.is_none() && reign.core.epoch().is_some() {
@@ -373,11 +406,15 @@ impl Scheduler {
 
     /// Once the last batch is back and the successor has it, the reign ends and the lead is given
     /// away: nothing can be proposed any more under a term whose leader has told another to lead.
+    ///
+    /// A batch that waits for a disk that hangs is not waited for. What becomes of it is the same as
+    /// with a leader that dies: whoever has it in its log commits it.
     fn go_on_leaving(&mut self) {
         let Some(leaving) = &self.leaving else {
             return;
         };
-        if !self.committing && self.quorum.has_everything(leaving.to) {
+        let batch_is_back = !self.committing || self.quorum.disk_hangs() >= DISK_HANGS;
+        if batch_is_back && self.quorum.has_everything(leaving.to) {
             let Some(leaving) = self.leaving.take() else {
                 return;
             };
@@ -440,7 +477,7 @@ impl Scheduler {
                     "the clock of this machine is not believed, and another coordinator's is: it is to lead"
                 );
                 self.yielded = Some(now.boot);
-                self.leave(HandOver::unasked(to), now);
+                self.leave(HandOver::unasked(Some(to)), now);
             }
             Effect::StepDown => self.end_reign("the ledger knows another's"),
         }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use protocol::RunState;
 use protocol::api::{Alert, JobDetail};
 
-use crate::cables::on_network;
+use crate::cables::{Wired, on_network};
 use crate::end::settle;
 use crate::evidence;
 use crate::fires::check_fires;
@@ -55,6 +55,72 @@ fn a_leader_whose_disk_is_full_is_followed_and_comes_back() -> Result<()> {
         let filling = format!("{data}/filling");
         room.machine("c1")?.run("rm", &[&filling])?;
         room.site.start_control("c1")?;
+        room.site.wait_until_ready("c1")?;
+        let ended = settle(&mut room.site, journal, &[&each], Duration::ZERO)?;
+        ended.nobody_was_overtaken()?;
+        ended.nothing_was_interrupted(&long)?;
+        room.site.close()
+    })
+}
+
+/// A file system on which every write and every fsync hangs, until this is dropped.
+struct Hanging<'a> {
+    machine: &'a Wired,
+    at: &'a str,
+}
+
+impl Hanging<'_> {
+    fn begin<'a>(machine: &'a Wired, at: &'a str) -> Result<Hanging<'a>> {
+        machine.run("fsfreeze", &["--freeze", at])?;
+        Ok(Hanging { machine, at })
+    }
+}
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.machine.run("fsfreeze", &["--unfreeze", self.at]) {
+            eprintln!("{} stays frozen: {error:#}", self.at);
+        }
+    }
+}
+
+/// stuck-fsync-leader: its disk answers nobody for 20 s, while the process and its network are well.
+/// The others do not wait for it, and nothing expires when it is back.
+#[test]
+#[ignore = "make test-full: a minute"]
+fn a_leader_whose_disk_hangs_holds_nothing_up() -> Result<()> {
+    on_network("a disk that hangs", || {
+        let mut room = Room::prepare(2)?;
+        let (data, image) = (room.site.path("c1"), room.site.path("c1.disk"));
+        fs::create_dir_all(&data)?;
+        fs::File::create(&image)?.set_len(256 << 20)?;
+        let machine = room.machine("c1")?;
+        machine.run("mkfs.ext4", &["-q", &image])?;
+        machine.run("mount", &["-o", "loop", &image, &data])?;
+        machine.run("chmod", &["0700", &data])?;
+        room.site.start(2, 16)?;
+        let journal = Journal::begin(&room.site)?;
+        let each = each("disk-hangs/each");
+        each.apply(&room.site)?;
+        let long = Writer {
+            seconds: 40.0,
+            takeover: "60s",
+            ..Writer::of("disk-hangs/long")
+        };
+        long.run(&mut room.site)?;
+        ensure!(room.site.wait_for_leader()? == "c1", "the first one leads");
+        let Room { site, machines } = &mut room;
+        let hangs = Hanging::begin(&machines["c1"], &data)?;
+        sleep(Duration::from_secs(5));
+        let last = site.runs()?.last().context("they have fired")?.run;
+        site.wait_within(Duration::from_secs(10), "others to fire and run", |site| {
+            let runs = site.runs()?;
+            let new = runs.iter().filter(|run| run.run > last);
+            let done = new.filter(|run| run.state == RunState::Succeeded);
+            Ok(done.count() >= 3)
+        })?;
+        sleep(Duration::from_secs(5));
+        drop(hangs);
         room.site.wait_until_ready("c1")?;
         let ended = settle(&mut room.site, journal, &[&each], Duration::ZERO)?;
         ended.nobody_was_overtaken()?;

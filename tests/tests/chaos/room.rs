@@ -15,7 +15,7 @@ const FIRST: u32 = 2;
 
 pub(crate) struct Room {
     pub(crate) site: Site,
-    machines: BTreeMap<String, Wired>,
+    pub(crate) machines: BTreeMap<String, Wired>,
 }
 
 impl Room {
