@@ -140,6 +140,7 @@ fn a_damaged_row_keeps_nobody_from_leading() -> Result<()> {
     damaged.apply(&site)?;
     sound.apply(&site)?;
     ensure!(site.wait_for_leader()? == "c1", "the first one leads");
+    site.wait_for("both to fire", |site| Ok(site.runs()?.len() >= 4))?;
     site.terminate("c2")?;
     let ledger = rusqlite::Connection::open(site.path("c2/ledger.db"))?;
     let changed = ledger.execute(
