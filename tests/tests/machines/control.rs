@@ -1,8 +1,10 @@
 //! Control machines: what each is called, where it is reached, and how it is started.
 
 use std::net::UdpSocket;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 /// Ports of machines that have an address of their own.
 const PEERS_PORT: u16 = 7410;
@@ -106,7 +108,24 @@ impl Control {
     }
 }
 
-/// A port that nobody has now, remembered: who is started anew comes back under the same address.
+/// Below what the system gives to those who ask for any port: nobody is given one of these while the
+/// machine that has it is dead.
+const PORTS: Range<u32> = 10_000..32_000;
+
+/// So many ports belong to a process of tests before it comes to those of the next one.
+const PORTS_APART: u32 = 97;
+
+/// A port that nobody has, remembered: who is started anew comes back under the same address.
 fn free(address: &str) -> Result<String> {
-    Ok(UdpSocket::bind((address, 0))?.local_addr()?.to_string())
+    static DRAWN: AtomicU32 = AtomicU32::new(0);
+    let room = PORTS.end - PORTS.start;
+    let first = std::process::id().wrapping_mul(PORTS_APART);
+    for _ in 0..room {
+        let drawn = first.wrapping_add(DRAWN.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(PORTS.start + drawn % room)?;
+        if UdpSocket::bind((address, port)).is_ok() {
+            return Ok(format!("{address}:{port}"));
+        }
+    }
+    bail!("{address} has no port that is free in {PORTS:?}")
 }
