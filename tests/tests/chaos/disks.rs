@@ -79,7 +79,7 @@ impl Hanging<'_> {
 impl Drop for Hanging<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.machine.run("fsfreeze", &["--unfreeze", self.at]) {
-            eprintln!("{} stays frozen: {error:#}", self.at);
+            println!("{} stays frozen: {error:#}", self.at);
         }
     }
 }
