@@ -1,0 +1,407 @@
+//! tw_cli of 3ware: `info`, `info c0`, `info c0 bbustatus`, `/c0 show`.
+//!
+//! Tables, known by the names in their heads: controllers, units, ports, the battery.
+
+use super::settle_caches;
+use crate::fact::Fact;
+use crate::facts::{
+    Action, ArrayFacts, BatteryFacts, CachePolicy, ControllerFacts, DriveFacts, Facts,
+};
+use crate::judgement::{Judgement, Words};
+use crate::lines::{Line, decimal, level, lines, number, plain, size};
+use crate::report::{Health, Item, Report};
+use crate::tables::{Head, Row, is_rule};
+
+const NOT_TOLD: &str = "tw_cli does not tell";
+
+const UNIT_STATES: Words = &[
+    ("ok", Health::Ok),
+    ("verifying", Health::Ok),
+    ("verify-paused", Health::Ok),
+    ("initializing", Health::Rebuilding),
+    ("init-paused", Health::Rebuilding),
+    ("migrating", Health::Rebuilding),
+    ("migrate-paused", Health::Degraded),
+    ("rebuilding", Health::Rebuilding),
+    ("recovery", Health::Rebuilding),
+    ("rebuild-paused", Health::Degraded),
+    ("rebuild-init", Health::Rebuilding),
+    ("rebuild-verify", Health::Rebuilding),
+    ("degraded", Health::Degraded),
+    ("incomplete", Health::Failed),
+    ("inoperable", Health::Failed),
+    ("inoperable-unit", Health::Failed),
+    ("failed", Health::Failed),
+    ("offline", Health::Failed),
+];
+
+const PORT_STATES: Words = &[
+    ("ok", Health::Ok),
+    ("verifying", Health::Ok),
+    ("rebuilding", Health::Rebuilding),
+    ("degraded", Health::Degraded),
+    ("smart-failure", Health::Degraded),
+    ("ecc-error", Health::Degraded),
+    ("spare-error", Health::Degraded),
+    ("device-error", Health::Failed),
+    ("drive-removed", Health::Failed),
+    ("not-supported", Health::Failed),
+    ("failed", Health::Failed),
+    ("offline", Health::Failed),
+];
+
+const BATTERY_STATES: Words = &[
+    ("ok", Health::Ok),
+    ("testing", Health::Degraded),
+    ("charging", Health::Degraded),
+    ("weakbat", Health::Degraded),
+    ("low", Health::Degraded),
+    ("high", Health::Degraded),
+    ("too-low", Health::Degraded),
+    ("too-high", Health::Degraded),
+    ("error", Health::Failed),
+    ("fault", Health::Failed),
+    ("failed", Health::Failed),
+];
+
+/// Reads what tw_cli prints.
+pub fn parse_tw_cli(text: &str) -> Report {
+    let mut report = Report::default();
+    let mut table: Option<(Table, Head)> = None;
+    let mut known = false;
+    for line in lines(text) {
+        if is_rule(line) {
+            continue;
+        }
+        if let Some(head) = Table::find(line) {
+            table = Some(head);
+            known = true;
+            continue;
+        }
+        let said = plain(line.text);
+        if said.starts_with("error:") || said.starts_with("error ") {
+            report.problem(line.place(), line.text.to_owned());
+            known = true;
+            continue;
+        }
+        // `/c0 Model = 9650SE-4LPML`: what a controller is, and nothing of its health.
+        if said.starts_with("/c") || said.contains(" = ") {
+            known = true;
+            continue;
+        }
+        match &table {
+            Some((table, head)) => read_row(*table, head, line, &mut report),
+            None => report.problem(line.place(), format!("{:?} belongs to no table", line.text)),
+        }
+    }
+    settle_caches(&mut report.items);
+    if !known && report.problems.is_empty() {
+        report.problem("the file", "nothing in it is in the form of tw_cli");
+    }
+    report
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Controllers,
+    Units,
+    Ports,
+    Battery,
+}
+
+impl Table {
+    fn find(line: Line<'_>) -> Option<(Self, Head)> {
+        let tables: [(Self, &[&str]); 5] = [
+            (Self::Controllers, &["ctl", "model"]),
+            (Self::Units, &["unit", "unittype", "status"]),
+            (Self::Ports, &["vport", "status"]),
+            (Self::Ports, &["port", "status", "unit"]),
+            (Self::Battery, &["name", "status", "bbuready"]),
+        ];
+        tables
+            .into_iter()
+            .find_map(|(table, names)| Some((table, Head::find(line, names)?)))
+    }
+}
+
+fn read_row(table: Table, head: &Head, line: Line<'_>, report: &mut Report) {
+    // Some print `98 %` of a rebuild with a blank, and sizes with a unit that no column is for.
+    let row = head.row(line, "model");
+    match table {
+        Table::Controllers => controller(&row, line, report),
+        Table::Units => unit(&row, line, report),
+        Table::Ports => port(&row, line, report),
+        Table::Battery => battery(&row, line, report),
+    }
+}
+
+/// The name in the first column, which says what the row is of: `c0`, `u1`, `p3`.
+fn name(
+    row: &Row,
+    column: &str,
+    letter: char,
+    line: Line<'_>,
+    report: &mut Report,
+) -> Option<String> {
+    let name = row.get(column).unwrap_or("");
+    let digits = name.strip_prefix(letter);
+    let is_name = digits.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if !is_name {
+        report.problem(
+            line.place(),
+            format!("{:?} is no row of its table", line.text),
+        );
+    }
+    is_name.then(|| name.to_owned())
+}
+
+fn controller(row: &Row, line: Line<'_>, report: &mut Report) {
+    let Some(id) = name(row, "ctl", 'c', line, report) else {
+        return;
+    };
+    let mut judgement = Judgement::default();
+    match row.get("notopt") {
+        Some(count) => {
+            let count = number(count);
+            judgement.errors("units that are not optimal", count, Health::Degraded);
+            if count == Some(0) {
+                judgement.say(Health::Ok, "all its units are optimal");
+            }
+        }
+        None => judgement.require(false, "how many units are not optimal"),
+    }
+    let mut facts = ControllerFacts::unknown(NOT_TOLD);
+    facts.model.learn(row.get("model").map(str::to_owned));
+    if let Some(state) = row.get("bbu") {
+        let mut judgement = Judgement::default();
+        judgement.word("battery", state, BATTERY_STATES);
+        report.items.push(battery_item(
+            format!("{id}/bbu"),
+            judgement,
+            BatteryFacts::unknown(NOT_TOLD),
+        ));
+    }
+    let (health, reason) = judgement.finish();
+    report.items.push(Item {
+        id,
+        health,
+        reason,
+        facts: Facts::Controller(facts),
+    });
+}
+
+fn unit(row: &Row, line: Line<'_>, report: &mut Report) {
+    let Some(id) = name(row, "unit", 'u', line, report) else {
+        return;
+    };
+    let kind = row.get("unittype").unwrap_or("");
+    // Parts of a unit, and what waits to be used.
+    if plain(kind) == "disk" || id.contains("-v") {
+        part(row, report);
+        return;
+    }
+    let mut judgement = Judgement::default();
+    let status = row.get("status").unwrap_or("");
+    judgement.word("status", status, UNIT_STATES);
+    let mut facts = ArrayFacts::unknown(NOT_TOLD);
+    facts.level.learn(level(kind));
+    if plain(kind) == "spare" {
+        facts.level = Fact::NotApplicable;
+        judgement.note("a spare");
+    }
+    facts.action.learn(match plain(status).as_str() {
+        "ok" | "degraded" | "inoperable" => Some(Action::Idle),
+        "verifying" => Some(Action::Check),
+        "initializing" => Some(Action::Resync),
+        "rebuilding" | "recovery" | "rebuild-init" | "rebuild-verify" => Some(Action::Recovery),
+        "migrating" => Some(Action::Reshape),
+        said if said.ends_with("-paused") => Some(Action::Delayed),
+        _ => None,
+    });
+    let percent = ["%rcmpl", "%cmpl", "%v/i/m"]
+        .iter()
+        .find_map(|column| decimal(row.get(column)?));
+    facts
+        .action_percent
+        .learn(percent.filter(|percent| (0.0..=100.0).contains(percent)));
+    if facts.action == Fact::Known(Action::Idle) && percent.is_none() {
+        facts.action_percent = Fact::NotApplicable;
+    }
+    facts.size_bytes.learn(
+        row.get("size(gb)")
+            .and_then(|gigabytes| size(&format!("{gigabytes} GB"))),
+    );
+    facts
+        .cache_policy
+        .learn(match row.get("cache").map(plain).as_deref() {
+            // Write cache on, read cache intelligent or basic.
+            Some("on" | "w" | "riw" | "rbw" | "wb") => Some(CachePolicy::WriteBack),
+            Some("off" | "ri" | "rb") => Some(CachePolicy::WriteThrough),
+            _ => None,
+        });
+    judgement.require(row.whole, "all of its row");
+    let (health, reason) = judgement.finish();
+    report.items.push(Item {
+        id,
+        health,
+        reason,
+        facts: Facts::Volume(facts),
+    });
+}
+
+/// A disk of a unit, as `info c0 u0` lists it below the unit: counted there.
+fn part(row: &Row, report: &mut Report) {
+    let state = row.get("status").unwrap_or("");
+    let Some(item) = report
+        .items
+        .iter_mut()
+        .rev()
+        .find(|item| matches!(item.facts, Facts::Volume(_)))
+    else {
+        return;
+    };
+    let well = crate::judgement::meaning(state, UNIT_STATES) == Some(Health::Ok);
+    if let Facts::Volume(facts) = &mut item.facts {
+        let add = |fact: &mut Fact<u64>, by: u64| {
+            *fact = (fact.known().copied().unwrap_or(0) + by).into();
+        };
+        add(&mut facts.members_required, 1);
+        add(&mut facts.members_active, u64::from(well));
+        add(&mut facts.members_failed, u64::from(!well));
+    }
+    if !well && item.health < Health::Degraded {
+        item.health = Health::Degraded;
+        item.reason = format!("{}; a disk of it: {state}", item.reason);
+    }
+}
+
+fn port(row: &Row, line: Line<'_>, report: &mut Report) {
+    let column = if row.get("vport").is_some() {
+        "vport"
+    } else {
+        "port"
+    };
+    let Some(id) = name(row, column, 'p', line, report) else {
+        return;
+    };
+    let status = row.get("status").unwrap_or("");
+    // An empty bay. Whether a disk is missing from a unit, the unit says.
+    if plain(status) == "not-present" {
+        return;
+    }
+    let mut judgement = Judgement::default();
+    judgement.word("status", status, PORT_STATES);
+    judgement.require(row.whole, "all of its row");
+    let mut facts = DriveFacts::unknown(NOT_TOLD);
+    facts.model.learn(row.get("model").map(str::to_owned));
+    facts.serial.learn(row.get("serial").map(str::to_owned));
+    facts.size_bytes.learn(row.get("size").and_then(size));
+    facts.transport.learn(row.get("type").map(plain));
+    if plain(status) == "smart-failure" {
+        facts.passed = false.into();
+    }
+    let (health, reason) = judgement.finish();
+    report.items.push(Item {
+        id,
+        health,
+        reason,
+        facts: Facts::Drive(facts),
+    });
+}
+
+/// Every column of it is a verdict of its own.
+fn battery(row: &Row, line: Line<'_>, report: &mut Report) {
+    if row.get("name") != Some("bbu") {
+        report.problem(line.place(), format!("{:?} is no battery", line.text));
+        return;
+    }
+    let mut judgement = Judgement::default();
+    for (column, bad) in [("onlinestate", "off"), ("bbuready", "no")] {
+        match row.get(column).map(plain).as_deref() {
+            Some("on" | "yes") => {}
+            Some(said) if said == bad => judgement.say(Health::Failed, format!("{column}: {said}")),
+            Some(said) => judgement.say(Health::Unknown, format!("{column}: {said:?}")),
+            None => judgement.require(false, column),
+        }
+    }
+    for column in ["status", "volt", "temp"] {
+        match row.get(column) {
+            Some(said) => judgement.word(column, said, BATTERY_STATES),
+            None => judgement.require(false, column),
+        }
+    }
+    let mut facts = BatteryFacts::unknown(NOT_TOLD);
+    if let Some(hours) = row.get("hours") {
+        judgement.note(format!("it lasts {hours} hours"));
+    }
+    if let Some(date) = row.get("lastcaptest") {
+        judgement.note(format!("its capacity was last tested on {date}"));
+    }
+    facts.charge_percent = Fact::Unknown("tw_cli tells hours, not charge".into());
+    report
+        .items
+        .push(battery_item("bbu".into(), judgement, facts));
+}
+
+fn battery_item(id: String, judgement: Judgement, mut facts: BatteryFacts) -> Item {
+    facts.r#type = "BBU".to_owned().into();
+    let (health, reason) = judgement.finish();
+    facts.replace.learn(match health {
+        Health::Ok => Some(false),
+        Health::Failed => Some(true),
+        _ => None,
+    });
+    Item {
+        id,
+        health,
+        reason,
+        facts: Facts::Battery(facts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "\
+Unit  UnitType  Status         %RCmpl  %V/I/M  Stripe  Size(GB)  Cache  AVrfy
+------------------------------------------------------------------------------
+u0    RAID-10   OK             -       -       64K     1396.96   RiW    ON
+u1    RAID-5    REBUILDING     45%     -       64K     1396.96   OFF    ON
+u2    SPARE     OK             -       -       -       698.63    -      OFF
+
+VPort Status         Unit Size      Type  Phy Encl-Slot    Model
+------------------------------------------------------------------------------
+p0    OK             u0   698.63 GB SATA  0   -            WDC WD7500AYYS-01RC
+p1    DEVICE-ERROR   u1   698.63 GB SATA  1   -            WDC WD7500AYYS-01RC
+p2    NOT-PRESENT    -    -         -     2   -            -
+";
+
+    #[test]
+    fn units_ports_and_empty_bays() {
+        let report = parse_tw_cli(INFO);
+        assert!(report.problems.is_empty(), "{report:?}");
+        let told: Vec<(&str, Health)> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        let expected = [
+            ("u0", Health::Ok),
+            ("u1", Health::Rebuilding),
+            ("u2", Health::Ok),
+            ("p0", Health::Ok),
+            ("p1", Health::Failed),
+        ];
+        assert_eq!(told, expected);
+        let Facts::Volume(unit) = &report.items[1].facts else {
+            panic!()
+        };
+        assert_eq!(unit.action_percent, 45.0.into());
+        assert_eq!(unit.cache_policy, CachePolicy::WriteThrough.into());
+        let Facts::Drive(drive) = &report.items[3].facts else {
+            panic!()
+        };
+        assert_eq!(drive.model, "WDC WD7500AYYS-01RC".to_owned().into());
+    }
+}

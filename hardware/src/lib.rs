@@ -1,0 +1,63 @@
+//! What a machine is made of and how it fares: its processors, memory, disks, arrays, controllers,
+//! batteries and clock.
+//!
+//! Two ways lead in. `read_x(root)` looks below an injected root for what the kernel tells in `/proc`
+//! and `/sys`; `parse_x(text)` reads what a vendor's tool printed, which somebody else ran. Both answer
+//! with a [`Report`]: items with their health and facts, and problems for what was there and was not
+//! understood.
+//!
+//! Three rules hold everywhere, because each has been broken at great cost by others:
+//!
+//! - **Good words are on a list.** A word that no list has is unknown, never well, and is named. Of all
+//!   that is said of one thing at whatever layer, the worst counts.
+//! - **Absent is unknown.** It is not zero, not bad and not well; why it is unknown is said.
+//! - **What is broken costs itself.** A garbled line costs a fact or a problem, never the report, and no
+//!   input makes a parser panic.
+//!
+//! Nothing here has a clock, starts a process, or opens a socket; only `root` touches files.
+
+mod block;
+mod chrony;
+mod controllers;
+mod cpu;
+mod fact;
+pub mod facts;
+mod json;
+mod judgement;
+mod lines;
+mod md;
+mod memory;
+mod report;
+mod root;
+mod sensors;
+mod smart;
+mod tables;
+mod tool;
+
+pub use block::read_block_devices;
+pub use chrony::{
+    Reply, ReplyError, SourceData, Tracking, parse_chrony_sources, parse_chrony_tracking,
+    parse_reply,
+};
+pub use controllers::{
+    parse_arcconf, parse_megacli, parse_sas2ircu, parse_ssacli, parse_storcli, parse_tw_cli,
+};
+pub use cpu::{parse_cpuinfo, parse_lscpu, read_cpu};
+pub use fact::{Fact, Why};
+pub use facts::Facts;
+pub use md::{parse_mdadm, parse_mdstat, read_md_arrays};
+pub use memory::{parse_edac, parse_meminfo, read_edac, read_memory};
+pub use report::{Health, Item, Problem, Report};
+pub use root::{Archive, Root};
+pub use sensors::parse_sensors;
+pub use smart::{parse_nvme, parse_smartctl};
+pub use tool::Tool;
+
+/// All that the kernel of a machine tells, without asking any device.
+pub fn read_machine(root: &Root) -> Report {
+    let mut report = read_cpu(root);
+    report.append(read_memory(root));
+    report.append(read_block_devices(root));
+    report.append(read_md_arrays(root));
+    report
+}

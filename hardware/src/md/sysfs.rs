@@ -1,0 +1,164 @@
+//! `/sys/block/md*/md/`: the kernel's own word, one fact a file.
+
+use super::Told;
+use crate::facts::{Action, Facts};
+use crate::lines::{level, plain};
+use crate::report::{Health, Report};
+use crate::root::Root;
+
+const NOT_TOLD: &str = "/sys does not tell";
+
+/// Reads all arrays of the kernel below `root`.
+pub fn read_md_arrays(root: &Root) -> Report {
+    let mut report = Report::default();
+    for name in root.names("sys/block").unwrap_or_default() {
+        let directory = format!("sys/block/{name}/md");
+        if root.names(&directory).is_none() {
+            continue;
+        }
+        let mut item = read_array(root, &directory).item(name.clone(), NOT_TOLD);
+        if let Facts::Array(facts) = &mut item.facts {
+            let sectors = root.number(&format!("sys/block/{name}/size"));
+            facts
+                .size_bytes
+                .learn(sectors.map(|sectors| sectors.saturating_mul(512)));
+        }
+        report.items.push(item);
+    }
+    report
+}
+
+fn read_array(root: &Root, directory: &str) -> Told {
+    let line = |file: &str| root.line(&format!("{directory}/{file}"));
+    let mut told = Told {
+        level: line("level").as_deref().and_then(level),
+        // `11 (10)` while it is reshaped: the first is what it will need.
+        required: line("raid_disks").and_then(|text| text.split(' ').next()?.parse().ok()),
+        container: line("metadata_version").is_some_and(|version| {
+            version.starts_with("external:imsm") || version.starts_with("external:ddf")
+        }),
+        ..Told::default()
+    };
+    match line("array_state").as_deref() {
+        Some("clean" | "active" | "active-idle" | "write-pending") => told.runs = Some(true),
+        Some(state @ ("readonly" | "read-auto")) => {
+            told.runs = Some(true);
+            told.judgement.note(state.to_owned());
+        }
+        Some("inactive" | "clear" | "suspended") => told.runs = Some(false),
+        Some("broken") => {
+            told.runs = Some(false);
+            told.judgement
+                .say(Health::Failed, "broken: a member is gone");
+        }
+        Some(state) => told.judgement.say(
+            Health::Unknown,
+            format!("array_state {state:?} is no word known here"),
+        ),
+        None => {}
+    }
+    // Stripes have no such file; where redundancy is, it counts what is missing.
+    if let (Some(required), Some(missing)) = (
+        told.required,
+        line("degraded").and_then(|n| n.parse::<u64>().ok()),
+    ) {
+        told.active = Some(required.saturating_sub(missing));
+    }
+    for member in root.names(directory).unwrap_or_default() {
+        if let Some(device) = member.strip_prefix("dev-")
+            && let Some(state) = line(&format!("{member}/state"))
+        {
+            read_member(&mut told, device, &state);
+        }
+    }
+    read_action(
+        &mut told,
+        line("sync_action").as_deref(),
+        line("sync_completed").as_deref(),
+    );
+    told
+}
+
+fn read_member(told: &mut Told, device: &str, state: &str) {
+    let flags: Vec<String> = state.split(',').map(plain).collect();
+    let has = |flag: &str| flags.iter().any(|has| has == flag);
+    if has("faulty") {
+        told.failed.push(device.to_owned());
+    } else if has("spare") {
+        told.spares.push(device.to_owned());
+    } else if has("in_sync") {
+        told.in_use += 1;
+    }
+}
+
+fn read_action(told: &mut Told, action: Option<&str>, completed: Option<&str>) {
+    told.action = match action {
+        Some("idle" | "frozen") => Some(Action::Idle),
+        Some("resync" | "repair") => Some(Action::Resync),
+        Some("recover") => Some(Action::Recovery),
+        Some("check") => Some(Action::Check),
+        Some("reshape") => Some(Action::Reshape),
+        Some(_) => None,
+        // Stripes have nothing to do beside serving.
+        None => told.runs.map(|_| Action::Idle),
+    };
+    match completed {
+        Some("delayed") => told.action = Some(Action::Delayed),
+        Some(text) => {
+            let done = text.split_once('/').and_then(|(done, all)| {
+                let (done, all): (f64, f64) = (done.trim().parse().ok()?, all.trim().parse().ok()?);
+                (all > 0.0).then_some(done / all * 100.0)
+            });
+            told.percent = done.filter(|percent| (0.0..=100.0).contains(percent));
+        }
+        None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(files: &[(&str, &str)]) -> Report {
+        let mut archive = crate::root::Archive::default();
+        for (path, text) in files {
+            archive
+                .files
+                .insert(format!("sys/block/md0/md/{path}"), text.as_bytes().to_vec());
+        }
+        read_md_arrays(&Root::Archive(archive))
+    }
+
+    #[test]
+    fn the_kernel_counts_what_is_missing() {
+        let common = [
+            ("level", "raid6\n"),
+            ("array_state", "clean\n"),
+            ("sync_action", "idle\n"),
+        ];
+        for (raid_disks, degraded, expected) in [
+            ("4\n", "0\n", Health::Ok),
+            ("4\n", "1\n", Health::Degraded),
+            ("11 (10)\n", "0\n", Health::Ok),
+            ("4\n", "", Health::Unknown),
+        ] {
+            let mut files = common.to_vec();
+            files.extend([("raid_disks", raid_disks), ("degraded", degraded)]);
+            let report = array(&files);
+            assert_eq!(
+                report.items[0].health, expected,
+                "{raid_disks} {degraded}: {report:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_stripe_has_nothing_to_count() {
+        let report = array(&[
+            ("level", "raid0"),
+            ("array_state", "clean"),
+            ("raid_disks", "2"),
+        ]);
+        assert_eq!(report.items[0].health, Health::Ok);
+    }
+}

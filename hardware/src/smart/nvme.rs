@@ -1,0 +1,287 @@
+//! nvme-cli: `smart-log`, `list`, `id-ctrl`, as JSON and as text.
+//!
+//! One field is an integer in one version, a text in the next, a fraction or an object in others, and
+//! has more than one name.
+
+use super::Drive;
+use crate::fact::Fact;
+use crate::facts::Medium;
+use crate::json::{Json, documents};
+use crate::lines::{lines, plain};
+use crate::report::{Health, Report};
+
+const NOT_TOLD: &str = "nvme-cli does not tell";
+
+/// Reads what nvme-cli prints, with or without `-o json`.
+pub fn parse_nvme(text: &str) -> Report {
+    let mut report = Report::default();
+    let read = if text.contains('{') {
+        documents(text, &mut report)
+    } else {
+        vec![from_text(text)]
+    };
+    for document in &read {
+        let outputs = match document {
+            Json::List(list) => list.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        for output in outputs {
+            read_output(output, &mut report);
+        }
+    }
+    report
+}
+
+fn read_output(output: &Json, report: &mut Report) {
+    if let Some(error) = output.get("error").and_then(Json::text) {
+        report.problem("nvme-cli", error.to_owned());
+        return;
+    }
+    let is_log = [
+        "critical_warning",
+        "percent_used",
+        "percentage_used",
+        "avail_spare",
+        "available_spare",
+    ];
+    if output.get("Devices").is_some() {
+        for device in output.all("Devices").flat_map(Json::list) {
+            listed(device, report);
+        }
+    } else if is_log.iter().any(|key| output.all(key).next().is_some()) {
+        smart_log(output, report);
+    } else if output.get("vwc").is_some() || output.get("mn").is_some() {
+        identity(output, report);
+    } else if output.entries().is_empty() {
+        report.problem("the file", "nothing in it is in the form of nvme-cli");
+    } else {
+        // Newer versions put a log below the name of its device.
+        let mut found = false;
+        for (name, inner) in output.entries() {
+            if matches!(inner, Json::Object(_))
+                && is_log.iter().any(|key| inner.all(key).next().is_some())
+            {
+                found = true;
+                smart_log_of(name, inner, report);
+            }
+        }
+        if !found {
+            report.problem(
+                "the file",
+                "an object in it is no output of nvme-cli that is known here",
+            );
+        }
+    }
+}
+
+fn smart_log(log: &Json, report: &mut Report) {
+    let name = log
+        .any(&["device", "DevicePath", "Device"])
+        .and_then(Json::text);
+    smart_log_of(name.unwrap_or("nvme"), log, report);
+}
+
+fn smart_log_of(name: &str, log: &Json, report: &mut Report) {
+    let mut drive = Drive::of(name.to_owned(), NOT_TOLD);
+    flash(&mut drive);
+    let mut told = false;
+    for warning in log.all("critical_warning") {
+        match warning.count() {
+            Some(bits) => {
+                told = true;
+                drive.critical_warning(bits);
+                if bits == 0 {
+                    drive.judgement.say(Health::Ok, "no critical warning");
+                }
+            }
+            None => drive.judgement.say(
+                Health::Unknown,
+                format!("its critical warning {:?} is no number", warning.said()),
+            ),
+        }
+    }
+    drive
+        .judgement
+        .require(told, "whether it has a critical warning");
+    drive.judged = true;
+    let count = |keys: &[&str]| log.any(keys).and_then(Json::count);
+    if let Some(used) = count(&["percent_used", "percentage_used"]) {
+        drive.worn(used);
+    }
+    drive.spare(
+        count(&["avail_spare", "available_spare"]),
+        count(&["spare_thresh", "available_spare_threshold"]),
+    );
+    drive
+        .facts
+        .media_errors
+        .learn(count(&["media_errors", "media_and_data_integrity_errors"]));
+    // Written in kelvin as JSON, in Celsius as text.
+    let temperature = log.get("temperature").and_then(Json::count);
+    let celsius = temperature.and_then(|degrees| {
+        if degrees > 200 {
+            degrees.checked_sub(273)
+        } else {
+            Some(degrees)
+        }
+    });
+    drive
+        .facts
+        .temperature_c
+        .learn(celsius.map(|degrees| degrees as i64));
+    report.items.push(drive.item());
+}
+
+fn flash(drive: &mut Drive) {
+    drive.facts.medium = Medium::Ssd.into();
+    drive.facts.transport = "nvme".to_owned().into();
+    drive.facts.reallocated = Fact::NotApplicable;
+    drive.facts.pending = Fact::NotApplicable;
+}
+
+/// A device of `list`: flat, or with subsystems, controllers and namespaces in it.
+fn listed(device: &Json, report: &mut Report) {
+    let subsystems = device.all("Subsystems").flat_map(Json::list);
+    let mut nested = false;
+    for subsystem in subsystems {
+        for controller in subsystem.all("Controllers").flat_map(Json::list) {
+            let inner = controller.all("Namespaces").flat_map(Json::list);
+            let outer = subsystem.all("Namespaces").flat_map(Json::list);
+            for namespace in inner.chain(outer) {
+                nested = true;
+                let name = namespace.any(&["NameSpace", "Namespace"]).map(Json::said);
+                let name = name.map_or_else(|| "nvme".to_owned(), |name| format!("/dev/{name}"));
+                push_listed(name, controller, namespace, report);
+            }
+        }
+    }
+    if !nested {
+        let name = device
+            .any(&["DevicePath", "GenericPath", "Device"])
+            .and_then(Json::text);
+        push_listed(name.unwrap_or("nvme").to_owned(), device, device, report);
+    }
+}
+
+fn push_listed(name: String, controller: &Json, namespace: &Json, report: &mut Report) {
+    let mut drive = Drive::of(name, "nvme list does not tell");
+    flash(&mut drive);
+    let text = |key| controller.get(key).and_then(Json::text).map(str::to_owned);
+    drive.facts.model.learn(text("ModelNumber"));
+    drive.facts.serial.learn(text("SerialNumber"));
+    let bytes = namespace.get("PhysicalSize").and_then(Json::count);
+    drive
+        .facts
+        .size_bytes
+        .learn(bytes.filter(|bytes| *bytes > 0));
+    report.items.push(drive.item());
+}
+
+fn identity(output: &Json, report: &mut Report) {
+    let mut drive = Drive::of("nvme".into(), "nvme id-ctrl does not tell");
+    flash(&mut drive);
+    let text = |key| output.get(key).and_then(Json::text).map(str::to_owned);
+    drive.facts.model.learn(text("mn"));
+    drive.facts.serial.learn(text("sn"));
+    // Bit 0: there is a volatile write cache. Whether it is on now is a feature of its own.
+    let volatile = output
+        .get("vwc")
+        .and_then(Json::count)
+        .map(|vwc| vwc & 1 == 1);
+    drive.facts.write_cache.learn(volatile);
+    drive.facts.size_bytes.learn(
+        output
+            .get("tnvmcap")
+            .and_then(Json::count)
+            .filter(|bytes| *bytes > 0),
+    );
+    report.items.push(drive.item());
+}
+
+/// `key : value` as an object, under the names that JSON has for them; the table of `nvme list`.
+fn from_text(text: &str) -> Json {
+    let mut entries = Vec::new();
+    let mut devices = Vec::new();
+    for line in lines(text) {
+        if line.text.starts_with("/dev/") {
+            devices.push(list_row(line.text));
+            continue;
+        }
+        let Some((key, value)) = line.pair() else {
+            continue;
+        };
+        if let Some(rest) = key.strip_prefix("smart log for nvme device") {
+            let name = if rest.trim().is_empty() { value } else { rest };
+            let name = name
+                .trim()
+                .trim_start_matches(':')
+                .split_whitespace()
+                .next()
+                .unwrap_or("nvme");
+            entries.push(("device".to_owned(), Json::Text(name.to_owned())));
+            continue;
+        }
+        entries.push((plain(&key).replace(' ', "_"), Json::Text(value.to_owned())));
+    }
+    if !devices.is_empty() {
+        return Json::Object(vec![("Devices".into(), Json::List(devices))]);
+    }
+    Json::Object(entries)
+}
+
+/// A row of `nvme list`: the node, then columns whose widths differ; the name alone is sure.
+fn list_row(text: &str) -> Json {
+    let name = text.split_whitespace().next().unwrap_or(text);
+    Json::Object(vec![("DevicePath".into(), Json::Text(name.to_owned()))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_log_in_many_forms() {
+        for (text, expected) in [
+            (
+                r#"{"critical_warning": 0, "percent_used": 2, "temperature": 310}"#,
+                Health::Ok,
+            ),
+            (
+                r#"{"critical_warning": "0", "percentage_used": "2%"}"#,
+                Health::Ok,
+            ),
+            (
+                r#"{"critical_warning": 0.0, "percent_used": 2.0}"#,
+                Health::Ok,
+            ),
+            (
+                r#"{"critical_warning": {"value": 4, "available_spare": 0}, "percent_used": 2}"#,
+                Health::Failed,
+            ),
+            (
+                r#"{"critical_warning": 1, "percent_used": 2}"#,
+                Health::Degraded,
+            ),
+            (
+                r#"{"critical_warning": "?", "percent_used": 2}"#,
+                Health::Unknown,
+            ),
+            (
+                r#"{"percent_used": 2, "avail_spare": 100}"#,
+                Health::Unknown,
+            ),
+            (
+                "Smart Log for NVME device:nvme0 namespace-id:ffffffff\ncritical_warning : 0\npercentage_used : 2%\n",
+                Health::Ok,
+            ),
+            (
+                "critical_warning : 0x4\npercentage_used : 2%\n",
+                Health::Failed,
+            ),
+        ] {
+            let report = parse_nvme(text);
+            assert_eq!(report.items.len(), 1, "{text}: {report:?}");
+            assert_eq!(report.items[0].health, expected, "{text}");
+        }
+    }
+}

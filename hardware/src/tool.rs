@@ -1,0 +1,131 @@
+//! The tools whose output can be read, by name.
+
+use crate::report::Report;
+use crate::root::{Archive, Root};
+
+/// The most that is read of an output. The longest seen, all drives of a full shelf by smartctl, have
+/// a few MiB.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What printed a file, or what it is a copy of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    Mdstat,
+    Mdadm,
+    Storcli,
+    Ssacli,
+    Arcconf,
+    Megacli,
+    Sas2ircu,
+    TwCli,
+    Smartctl,
+    Nvme,
+    Edac,
+    Sensors,
+    /// A tar of `/proc` and `/sys`; for a directory, see [`Root::directory`].
+    CpuRoot,
+    ChronyTracking,
+    ChronySources,
+}
+
+impl Tool {
+    pub const ALL: [Self; 15] = [
+        Self::Mdstat,
+        Self::Mdadm,
+        Self::Storcli,
+        Self::Ssacli,
+        Self::Arcconf,
+        Self::Megacli,
+        Self::Sas2ircu,
+        Self::TwCli,
+        Self::Smartctl,
+        Self::Nvme,
+        Self::Edac,
+        Self::Sensors,
+        Self::CpuRoot,
+        Self::ChronyTracking,
+        Self::ChronySources,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mdstat => "mdstat",
+            Self::Mdadm => "mdadm",
+            Self::Storcli => "storcli",
+            Self::Ssacli => "ssacli",
+            Self::Arcconf => "arcconf",
+            Self::Megacli => "megacli",
+            Self::Sas2ircu => "sas2ircu",
+            Self::TwCli => "tw_cli",
+            Self::Smartctl => "smartctl",
+            Self::Nvme => "nvme",
+            Self::Edac => "edac",
+            Self::Sensors => "sensors",
+            Self::CpuRoot => "cpu-root",
+            Self::ChronyTracking => "chrony-tracking",
+            Self::ChronySources => "chrony-sources",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Reads an output whatever is in it: bytes that are no text are replaced, and beyond a bound nothing
+    /// is read. Every answer is a report.
+    pub fn parse(self, bytes: &[u8]) -> Report {
+        let read = &bytes[..bytes.len().min(BYTES_MAX)];
+        let mut report = match self {
+            Self::CpuRoot => self.parse_root(read),
+            _ => self.parse_text(&String::from_utf8_lossy(read)),
+        };
+        if read.len() < bytes.len() {
+            report.problem(
+                "the file",
+                format!("only its first {BYTES_MAX} bytes were read"),
+            );
+        }
+        report
+    }
+
+    fn parse_text(self, text: &str) -> Report {
+        match self {
+            Self::Mdstat => crate::parse_mdstat(text),
+            Self::Mdadm => crate::parse_mdadm(text),
+            Self::Storcli => crate::parse_storcli(text),
+            Self::Ssacli => crate::parse_ssacli(text),
+            Self::Arcconf => crate::parse_arcconf(text),
+            Self::Megacli => crate::parse_megacli(text),
+            Self::Sas2ircu => crate::parse_sas2ircu(text),
+            Self::TwCli => crate::parse_tw_cli(text),
+            Self::Smartctl => crate::parse_smartctl(text),
+            Self::Nvme => crate::parse_nvme(text),
+            Self::Edac => crate::parse_edac(text),
+            Self::Sensors => crate::parse_sensors(text),
+            Self::ChronyTracking => crate::parse_chrony_tracking(text),
+            Self::ChronySources => crate::parse_chrony_sources(text),
+            // A summary of processors, where somebody kept no more than that.
+            Self::CpuRoot if text.contains("On-line CPU(s) list") || text.contains("CPU(s):") => {
+                crate::parse_lscpu(text)
+            }
+            Self::CpuRoot => crate::parse_cpuinfo(text),
+        }
+    }
+
+    fn parse_root(self, bytes: &[u8]) -> Report {
+        match Archive::parse(bytes) {
+            Ok(archive) => crate::read_cpu(&Root::Archive(archive)),
+            Err(why) => {
+                let mut report = self.parse_text(&String::from_utf8_lossy(bytes));
+                if report.items.is_empty() {
+                    report.problems.clear();
+                    report.problem(
+                        "the file",
+                        format!("{why}, and neither /proc/cpuinfo nor lscpu"),
+                    );
+                }
+                report
+            }
+        }
+    }
+}

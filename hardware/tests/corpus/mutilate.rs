@@ -1,0 +1,406 @@
+//! Outputs as they arrive in practice: cut off, mixed up, garbled, of a version that says it otherwise.
+//!
+//! Whatever is done to an output, nothing panics, and nothing that was bad is well afterwards. What is
+//! done is chosen by position and by a generator with a fixed seed, so that a failure comes again.
+//!
+//! Left out on purpose: a number that becomes another number. `1` error that reads `0` is another truth, and
+//! no reader can see it. And where one line alone tells of something that most outputs do not have, nobody
+//! misses it: see [`ALONE`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hardware::{Health, Report, Tool};
+
+use super::samples::SAMPLES;
+use super::{bytes_of, hosts, tool_of};
+
+/// Bytes that are parsed for one file under one kind of damage; what is longer is damaged at fewer places.
+const BYTES_EACH: usize = 120_000;
+
+/// Items whose only bad word is in a line that other outputs of their tool do not have at all, and which
+/// are not missed therefore: the cache of a controller that may have none, a resync that may not run.
+const ALONE: &[(&str, &str)] = &[
+    ("ssacli/status-recharging.txt", "slot0"),
+    ("ssacli in short", "slot0"),
+    ("mdstat/procfs-mixed.txt", "md8"),
+    // Sensors without a reading have rows that end so.
+    ("ipmitool", "Power Supply 1"),
+];
+
+struct Output {
+    name: String,
+    tool: Tool,
+    bytes: Vec<u8>,
+}
+
+/// Our own samples, and the corpus where it is.
+fn outputs() -> Vec<Output> {
+    let mut outputs: Vec<Output> = SAMPLES
+        .iter()
+        .map(|(name, tool, text)| Output {
+            name: (*name).to_owned(),
+            tool: *tool,
+            bytes: text.as_bytes().to_vec(),
+        })
+        .collect();
+    let Some(hosts) = hosts() else {
+        return outputs;
+    };
+    let sources = std::fs::read_to_string(hosts.join("SOURCES.tsv")).unwrap();
+    for file in sources
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split('\t').next())
+    {
+        if let Some(tool) = tool_of(file) {
+            outputs.push(Output {
+                name: file.to_owned(),
+                tool,
+                bytes: bytes_of(&hosts.join(file)),
+            });
+        }
+    }
+    outputs
+}
+
+/// A generator of numbers that are the same every time (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Kind and id of what is known to be bad.
+fn bad(report: &Report) -> BTreeSet<(&'static str, String)> {
+    let items = report.items.iter().filter(|item| item.health.is_bad());
+    items
+        .map(|item| (item.facts.kind(), item.id.clone()))
+        .collect()
+}
+
+/// What a damage is held against.
+#[derive(Clone, Copy)]
+enum Promise {
+    /// Nothing of what was bad is well under its name.
+    StillBad,
+    /// The same, but for items that are [`ALONE`].
+    StillBadUnlessAlone,
+    /// Something bad is still somewhere, or something is unknown: nobody is told that all is well.
+    NotAllWell,
+}
+
+/// Says what broke the promise.
+fn broken(
+    promise: Promise,
+    output: &Output,
+    before: &BTreeSet<(&'static str, String)>,
+    report: &Report,
+) -> Option<String> {
+    match promise {
+        Promise::StillBad | Promise::StillBadUnlessAlone => {
+            // An item may be there twice: one that is still bad speaks for both.
+            let still = bad(report);
+            let item = report.items.iter().find(|item| {
+                let key = (item.facts.kind(), item.id.clone());
+                let alone = matches!(promise, Promise::StillBadUnlessAlone)
+                    && ALONE.contains(&(output.name.as_str(), item.id.as_str()));
+                item.health == Health::Ok
+                    && !alone
+                    && before.contains(&key)
+                    && !still.contains(&key)
+            })?;
+            Some(format!(
+                "{} {} was bad and is well: {}",
+                item.facts.kind(),
+                item.id,
+                item.reason
+            ))
+        }
+        Promise::NotAllWell => (!before.is_empty() && report.worst() == Health::Ok)
+            .then(|| "it was bad and all is well".to_owned()),
+    }
+}
+
+/// Damages every output at many places, or at all of them, and says of each promise that is broken
+/// where, once for each output and each way.
+fn each_damage(
+    all: bool,
+    promise: Promise,
+    places: impl Fn(&Output) -> usize,
+    damage: impl Fn(&Output, usize) -> Option<(Vec<u8>, String)>,
+) {
+    let mut tried = 0_usize;
+    let mut failures: BTreeMap<(String, String), String> = BTreeMap::new();
+    for output in outputs() {
+        let before = bad(&output.tool.parse(&output.bytes));
+        let places = places(&output);
+        let tries = if all {
+            places
+        } else {
+            places.min(BYTES_EACH / output.bytes.len().max(1) + 8)
+        };
+        for at in 0..tries {
+            let Some((bytes, what)) = damage(&output, at * places / tries) else {
+                continue;
+            };
+            tried += 1;
+            if let Some(how) = broken(promise, &output, &before, &output.tool.parse(&bytes)) {
+                failures.entry((output.name.clone(), how)).or_insert(what);
+            }
+        }
+    }
+    assert!(tried > 1000, "only {tried} were tried");
+    let failures: Vec<String> = failures
+        .into_iter()
+        .map(|((name, how), what)| format!("{name}: {what}: {how}"))
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{tried} damaged outputs:\n{}",
+        failures.join("\n")
+    );
+}
+
+fn line_count(output: &Output) -> usize {
+    output.bytes.split(|byte| *byte == b'\n').count()
+}
+
+fn lines(output: &Output) -> Vec<&[u8]> {
+    output.bytes.split(|byte| *byte == b'\n').collect()
+}
+
+fn cuts(all: bool) {
+    each_damage(
+        all,
+        Promise::StillBadUnlessAlone,
+        |output| output.bytes.len(),
+        |output, at| {
+            let kept = &output.bytes[..at];
+            // A number that is cut, and a list, are another number and another list.
+            let other = kept.last().is_some_and(u8::is_ascii_digit) || output.bytes[at] == b',';
+            (!other).then(|| (kept.to_vec(), format!("cut at {at}")))
+        },
+    );
+}
+
+fn lost_lines(all: bool) {
+    each_damage(
+        all,
+        Promise::StillBadUnlessAlone,
+        line_count,
+        |output, at| {
+            let mut lines = lines(output);
+            let lost = String::from_utf8_lossy(lines.remove(at)).into_owned();
+            Some((
+                lines.join(&b'\n'),
+                format!("without line {}: {lost:?}", at + 1),
+            ))
+        },
+    );
+}
+
+/// Words are what is not blank, colon, comma or quote around.
+fn words(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut words = Vec::new();
+    let mut start = None;
+    for (at, byte) in bytes.iter().enumerate() {
+        let is_word = !byte.is_ascii_whitespace()
+            && !matches!(byte, b':' | b',' | b'"' | b'(' | b')' | b'=' | b'|');
+        match (is_word, start) {
+            (true, None) => start = Some(at),
+            (false, Some(begun)) => {
+                words.push((begun, at));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    words.extend(start.map(|begun| (begun, bytes.len())));
+    words
+}
+
+fn unknown_words(all: bool) {
+    each_damage(
+        all,
+        Promise::StillBad,
+        |output| words(&output.bytes).len(),
+        |output, at| {
+            let (start, end) = words(&output.bytes)[at];
+            let word = String::from_utf8_lossy(&output.bytes[start..end]).into_owned();
+            let bytes = [&output.bytes[..start], b"xyzzy", &output.bytes[end..]].concat();
+            Some((
+                bytes,
+                format!("{word:?} at {start} replaced by an unknown word"),
+            ))
+        },
+    );
+}
+
+fn doubled_lines(all: bool) {
+    each_damage(all, Promise::StillBad, line_count, |output, at| {
+        let mut lines = lines(output);
+        lines.insert(at, lines[at]);
+        Some((lines.join(&b'\n'), format!("line {} twice", at + 1)))
+    });
+}
+
+#[test]
+fn cut_anywhere() {
+    cuts(false);
+}
+
+#[test]
+fn without_any_line() {
+    lost_lines(false);
+}
+
+#[test]
+fn with_an_unknown_word_anywhere() {
+    unknown_words(false);
+}
+
+#[test]
+fn with_any_line_twice() {
+    doubled_lines(false);
+}
+
+#[test]
+#[ignore = "make test-full: every place of every output"]
+fn damaged_at_every_place() {
+    cuts(true);
+    lost_lines(true);
+    unknown_words(true);
+    doubled_lines(true);
+}
+
+#[test]
+fn with_lines_in_another_order() {
+    each_damage(
+        false,
+        Promise::NotAllWell,
+        |output| line_count(output) * 2,
+        |output, at| {
+            let mut lines = lines(output);
+            if at % 2 == 0 {
+                let first = (at / 2).min(lines.len().checked_sub(2)?);
+                lines.swap(first, first + 1);
+            } else {
+                let mut random = Random(at as u64);
+                for last in (1..lines.len()).rev() {
+                    lines.swap(last, random.below(last + 1));
+                }
+            }
+            Some((lines.join(&b'\n'), format!("lines in another order ({at})")))
+        },
+    );
+}
+
+#[test]
+fn with_bytes_garbled() {
+    each_damage(
+        false,
+        Promise::StillBad,
+        |output| output.bytes.len(),
+        |output, at| {
+            let mut random = Random(at as u64);
+            let old = output.bytes[at];
+            let new = if random.below(2) == 0 {
+                old ^ (1 << random.below(8))
+            } else {
+                random.next() as u8
+            };
+            // Another number is another truth; a packet is nothing but numbers.
+            if new.is_ascii_digit() || output.name.contains(".hex") {
+                return None;
+            }
+            let mut bytes = output.bytes.clone();
+            bytes[at] = new;
+            Some((bytes, format!("byte {at}: {old:#x} is {new:#x}")))
+        },
+    );
+}
+
+/// Spacing and line ends differ between terminals, versions and mail programs, and mean nothing.
+#[test]
+fn with_other_spacing_nothing_changes() {
+    for output in outputs() {
+        // An archive has no lines.
+        let Some(text) = std::str::from_utf8(&output.bytes)
+            .ok()
+            .filter(|text| !text.contains('\0'))
+        else {
+            continue;
+        };
+        let before = output.tool.parse(&output.bytes);
+        let others = [
+            ("CRLF", text.replace("\r\n", "\n").replace('\n', "\r\n")),
+            ("blanks at the ends", text.replace('\n', "  \n")),
+            ("indented by a tab", text.replace('\n', "\n\t")),
+            ("a mark of the byte order", format!("\u{feff}{text}")),
+        ];
+        for (what, other) in others {
+            let after = output.tool.parse(other.as_bytes());
+            let facts = |report: &Report| -> Vec<_> {
+                let items = report.items.iter();
+                items
+                    .map(|item| (item.id.clone(), item.health, item.facts.clone()))
+                    .collect()
+            };
+            assert_eq!(facts(&before), facts(&after), "{}: {what}", output.name);
+            assert_eq!(
+                before.problems.len(),
+                after.problems.len(),
+                "{}: {what}",
+                output.name
+            );
+        }
+    }
+}
+
+/// Words of all outputs in no order, handed to every parser; and bytes that are nothing.
+#[test]
+fn no_soup_of_words_makes_a_parser_panic() {
+    let outputs = outputs();
+    let mut dictionary: Vec<&[u8]> = Vec::new();
+    for output in &outputs {
+        let words = words(&output.bytes);
+        dictionary.extend(
+            words
+                .iter()
+                .take(400)
+                .map(|(start, end)| &output.bytes[*start..*end]),
+        );
+    }
+    const GLUE: [&[u8]; 14] = [
+        b" ", b"\n", b": ", b" : ", b"\t", b"[", b"]", b"(", b")", b",", b"/", b"=", b"\n\n", b"-",
+    ];
+    let mut random = Random(7);
+    for tool in Tool::ALL {
+        for _ in 0..100 {
+            let mut soup: Vec<u8> = Vec::new();
+            for _ in 0..random.below(120) {
+                soup.extend(dictionary[random.below(dictionary.len())]);
+                soup.extend(GLUE[random.below(GLUE.len())]);
+            }
+            tool.parse(&soup);
+            let noise: Vec<u8> = (0..random.below(300))
+                .map(|_| random.next() as u8)
+                .collect();
+            tool.parse(&noise);
+        }
+        // The output of every other tool.
+        for output in &outputs {
+            tool.parse(&output.bytes[..output.bytes.len().min(20_000)]);
+        }
+    }
+}
