@@ -29,11 +29,13 @@ impl Tone {
     pub(crate) fn of(word: &str) -> Option<Tone> {
         let end = word.find(|c: char| !c.is_ascii_alphabetic() && c != '_');
         Some(match &word[..end.unwrap_or(word.len())] {
-            "succeeded" | "fine" | "created" | "changed" | "revived" => Tone::Good,
+            "succeeded" | "fine" | "ok" | "created" | "changed" | "revived" => Tone::Good,
             "failed" | "needs_" | "needs_confirmation" | "missed" | "lost" | "timed_out"
             | "quarantined" | "revoked" | "never" | "half" | "cut" | "ran" | "refused" => Tone::Bad,
             "waiting" | "skipped" | "cancelled" | "interrupted" | "never_started" | "offline"
-            | "cordoned" | "draining" | "paused" | "deleted" => Tone::Aside,
+            | "cordoned" | "draining" | "paused" | "deleted" | "degraded" | "rebuilding" => {
+                Tone::Aside
+            }
             "unchanged" => Tone::Faint,
             _ => return None,
         })

@@ -51,13 +51,15 @@ pub use report::{Health, Item, Problem, Report};
 pub use root::{Archive, Root};
 pub use sensors::parse_sensors;
 pub use smart::{parse_nvme, parse_smartctl};
-pub use tool::Tool;
+pub use tool::{BYTES_MAX, Tool};
 
 /// All that the kernel of a machine tells, without asking any device.
 pub fn read_machine(root: &Root) -> Report {
     let mut report = read_cpu(root);
     report.append(read_memory(root));
     report.append(read_block_devices(root));
-    report.append(read_md_arrays(root));
+    if root.has("sys/block") {
+        report.append(read_md_arrays(root));
+    }
     report
 }

@@ -5,6 +5,7 @@
 //! "problems": [{"where", "what"}]}`.
 
 use serde::de::Error as _;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -94,30 +95,29 @@ impl Report {
     }
 }
 
+/// What a person looks for first stands first.
 impl Serialize for Item {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        map.insert("kind".into(), self.facts.kind().into());
-        map.insert("id".into(), self.id.as_str().into());
-        map.insert("health".into(), self.health.as_str().into());
-        map.insert("reason".into(), self.reason.as_str().into());
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", self.facts.kind())?;
+        map.serialize_entry("id", &self.id)?;
+        map.serialize_entry("health", self.health.as_str())?;
+        map.serialize_entry("reason", &self.reason)?;
         let mut unknown = Map::new();
         for (name, fact) in self.facts.entries() {
             match fact {
-                Fact::Known(value) => {
-                    map.insert(name.into(), value);
-                }
+                Fact::Known(value) => map.serialize_entry(name, &value)?,
                 Fact::Unknown(why) => {
-                    map.insert(name.into(), Value::Null);
+                    map.serialize_entry(name, &Value::Null)?;
                     unknown.insert(name.into(), why.into_owned().into());
                 }
                 Fact::NotApplicable => {}
             }
         }
         if !unknown.is_empty() {
-            map.insert("unknown".into(), unknown.into());
+            map.serialize_entry("unknown", &unknown)?;
         }
-        map.serialize(serializer)
+        map.end()
     }
 }
 

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 mod archive;
+mod listing;
 
 /// The most that is read of one file. The largest that matter here, `/proc/cpuinfo` of a machine with
 /// a thousand processors, have about one MiB.

@@ -5,7 +5,7 @@ use crate::root::{Archive, Root};
 
 /// The most that is read of an output. The longest seen, all drives of a full shelf by smartctl, have
 /// a few MiB.
-const BYTES_MAX: usize = 64 << 20;
+pub const BYTES_MAX: usize = 64 << 20;
 
 /// What printed a file, or what it is a copy of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Tool {
     Nvme,
     Edac,
     Sensors,
-    /// A tar of `/proc` and `/sys`; for a directory, see [`Root::directory`].
+    /// No tool: `/proc` and `/sys` themselves, see [`Tool::read`].
     CpuRoot,
     ChronyTracking,
     ChronySources,
@@ -71,14 +71,27 @@ impl Tool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
+    /// Reads the same below a root, where the kernel tells it too.
+    pub fn read(self, root: &Root) -> Option<Report> {
+        match self {
+            Self::CpuRoot => Some(crate::read_cpu(root)),
+            Self::Edac => Some(crate::read_edac(root)),
+            Self::Mdstat => Some(crate::read_md_arrays(root)),
+            _ => None,
+        }
+    }
+
     /// Reads an output whatever is in it: bytes that are no text are replaced, and beyond a bound nothing
-    /// is read. Every answer is a report.
+    /// is read. Where [`Tool::read`] reads a root, a tar of it is read too, and a text with names and
+    /// contents of its files. Every answer is a report.
     pub fn parse(self, bytes: &[u8]) -> Report {
         let read = &bytes[..bytes.len().min(BYTES_MAX)];
-        let mut report = match self {
-            Self::CpuRoot => self.parse_root(read),
-            _ => self.parse_text(&String::from_utf8_lossy(read)),
-        };
+        let text = String::from_utf8_lossy(read);
+        let of_root = Archive::parse(read)
+            .ok()
+            .or_else(|| Archive::parse_listing(&text));
+        let of_root = of_root.and_then(|archive| self.read(&Root::Archive(archive)));
+        let mut report = of_root.unwrap_or_else(|| self.parse_text(&text));
         if read.len() < bytes.len() {
             report.problem(
                 "the file",
@@ -109,23 +122,6 @@ impl Tool {
                 crate::parse_lscpu(text)
             }
             Self::CpuRoot => crate::parse_cpuinfo(text),
-        }
-    }
-
-    fn parse_root(self, bytes: &[u8]) -> Report {
-        match Archive::parse(bytes) {
-            Ok(archive) => crate::read_cpu(&Root::Archive(archive)),
-            Err(why) => {
-                let mut report = self.parse_text(&String::from_utf8_lossy(bytes));
-                if report.items.is_empty() {
-                    report.problems.clear();
-                    report.problem(
-                        "the file",
-                        format!("{why}, and neither /proc/cpuinfo nor lscpu"),
-                    );
-                }
-                report
-            }
         }
     }
 }

@@ -6,6 +6,7 @@ mod backup;
 mod bench;
 mod cluster;
 mod fleet;
+mod hardware;
 mod import;
 mod look;
 mod manifests;
@@ -24,6 +25,7 @@ pub(crate) use backup::*;
 pub(crate) use bench::*;
 pub(crate) use cluster::*;
 pub(crate) use fleet::*;
+pub(crate) use hardware::*;
 pub(crate) use import::*;
 pub(crate) use look::*;
 pub(crate) use manifests::*;
@@ -120,6 +122,8 @@ pub(crate) enum Command {
     Next(Next),
     /// Make manifests of crontabs, CronJobs, xxl-job or Quartz
     Import(Import),
+    /// Say what this machine is made of and how it fares, or read what a tool told of one
+    Hardware(Hardware),
     /// Measure what this machine carries
     #[command(subcommand)]
     Bench(Bench),

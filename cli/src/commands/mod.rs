@@ -10,6 +10,7 @@ pub(crate) mod describe;
 pub(crate) mod fleet;
 pub(crate) mod get;
 pub(crate) mod guard;
+pub(crate) mod hardware;
 pub(crate) mod join;
 pub(crate) mod logs;
 pub(crate) mod next;

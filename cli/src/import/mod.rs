@@ -17,7 +17,7 @@ mod names;
 mod plan;
 mod quartz;
 mod report;
-mod source;
+pub(crate) mod source;
 mod sql;
 mod tree;
 mod write;

@@ -186,6 +186,9 @@ impl Battery {
                     self.judgement.say(health, format!("{key}: {value}"));
                 }
             }
+            "charging status" if !matches!(said.as_str(), "none" | "n/a" | "") => {
+                self.judgement.note(format!("{key}: {value}"));
+            }
             _ => self.flag(key, value),
         }
     }

@@ -266,17 +266,29 @@ impl Reader {
     }
 }
 
-/// `Smart Array P420i in Slot 0 (Embedded)    (sn: 0014)`: the id that follows from the slot.
+/// `Smart Array P420i in Slot 0 (Embedded)    (sn: 0014)`, or `MSA1500 CS in BB0A6R0` for one in a box
+/// of its own: the id that follows from the place.
 fn card_of(text: &str) -> Option<String> {
-    let (before, rest) = text
-        .split_once(" in Slot ")
-        .or_else(|| text.split_once(" in slot "))?;
-    let slot: String = rest
+    let (before, rest) = text.split_once(" in ")?;
+    let (in_slot, rest) = match rest
+        .strip_prefix("Slot ")
+        .or_else(|| rest.strip_prefix("slot "))
+    {
+        Some(rest) => (true, rest),
+        None => (false, rest),
+    };
+    let place: String = rest
         .chars()
         .take_while(char::is_ascii_alphanumeric)
         .collect();
-    let is_name = !before.contains([':', ',']) && !slot.is_empty();
-    is_name.then(|| format!("slot{slot}"))
+    let is_name = !before.contains([':', ',']) && !place.is_empty();
+    if !is_name {
+        return None;
+    }
+    if in_slot {
+        return Some(format!("slot{place}"));
+    }
+    before.starts_with("MSA").then_some(place)
 }
 
 /// What stands behind a word that begins the line, with a colon or without.
@@ -290,9 +302,11 @@ fn after<'a>(said: &'a str, word: &str) -> Option<&'a str> {
 fn name_and_brackets(rest: &str) -> (&str, Vec<&str>) {
     match rest.split_once('(') {
         Some((name, inside)) => {
-            // A line that was cut has no closing bracket, and what is last in it may be cut too.
-            let inside = inside.strip_suffix(')').unwrap_or(inside);
-            (name.trim(), inside.split(',').map(str::trim).collect())
+            // `(1 TB): OK` has the state behind the brackets. A line that was cut has none to close.
+            let (inside, behind) = inside.rsplit_once(')').unwrap_or((inside, ""));
+            let mut parts: Vec<&str> = inside.split(',').map(str::trim).collect();
+            parts.extend(behind.strip_prefix(':').map(str::trim));
+            (name.trim(), parts)
         }
         None => (rest.trim(), Vec::new()),
     }

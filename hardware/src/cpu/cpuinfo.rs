@@ -38,7 +38,10 @@ pub fn parse_cpuinfo(text: &str) -> Report {
     }
     let threads = counted.or((processors > 0).then_some(processors));
     let Some(threads) = threads else {
-        report.problem("the file", "it lists no processor");
+        report.problem(
+            "the file",
+            "it is no tar of /proc and /sys, no /proc/cpuinfo and no lscpu: it lists no processor",
+        );
         return report;
     };
     facts.model.learn(model(text));

@@ -11,14 +11,23 @@ const NOT_TOLD: &str = "/sys does not tell";
 /// Reads all arrays of the kernel below `root`.
 pub fn read_md_arrays(root: &Root) -> Report {
     let mut report = Report::default();
-    for name in root.names("sys/block").unwrap_or_default() {
-        let directory = format!("sys/block/{name}/md");
+    // A copy of `/sys` may hold the devices alone, without the links to them.
+    let places = ["sys/block", "sys/devices/virtual/block"];
+    let Some((place, names)) = places
+        .iter()
+        .find_map(|place| Some((place, root.names(place)?)))
+    else {
+        report.problem("sys/block", "it cannot be read");
+        return report;
+    };
+    for name in names {
+        let directory = format!("{place}/{name}/md");
         if root.names(&directory).is_none() {
             continue;
         }
         let mut item = read_array(root, &directory).item(name.clone(), NOT_TOLD);
         if let Facts::Array(facts) = &mut item.facts {
-            let sectors = root.number(&format!("sys/block/{name}/size"));
+            let sectors = root.number(&format!("{place}/{name}/size"));
             facts
                 .size_bytes
                 .learn(sectors.map(|sectors| sectors.saturating_mul(512)));

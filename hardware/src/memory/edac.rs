@@ -1,5 +1,5 @@
-//! Errors of memory as the kernel's EDAC counts them: from `/sys/devices/system/edac`, from `edac-util`,
-//! `ras-mc-ctl`, or from files of `/sys` that somebody printed with their names.
+//! Errors of memory as the kernel's EDAC counts them: from `/sys/devices/system/edac`, `edac-util` and
+//! `ras-mc-ctl`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::dmidecode::parse_dmidecode;
 use crate::fact::Fact;
 use crate::facts::{Facts, MemoryFacts};
 use crate::judgement::Judgement;
-use crate::lines::{Line, lines, number, plain};
+use crate::lines::{Line, lines, plain};
 use crate::report::{Health, Item, Report};
 use crate::root::Root;
 
@@ -17,6 +17,7 @@ const DIRECTORY: &str = "sys/devices/system/edac/mc";
 /// corrects nothing, or nobody may see it.
 pub fn read_edac(root: &Root) -> Report {
     let mut report = Report::default();
+    // Only these are counted: csrows and modules below them are in their sums.
     for name in root.names(DIRECTORY).unwrap_or_default() {
         if !is_controller(&name) {
             continue;
@@ -105,8 +106,6 @@ impl Controller {
 struct Reader {
     report: Report,
     controllers: BTreeMap<String, Controller>,
-    /// The file whose content is on the next line, where names and contents alternate.
-    path: Option<String>,
     none: bool,
 }
 
@@ -122,16 +121,6 @@ impl Reader {
             );
         } else if let Some((controller, kind, count)) = counted(&said) {
             self.count(&controller, kind, count, line);
-        } else if let Some(path) = said.strip_prefix("path:") {
-            self.path = Some(path.trim().to_owned());
-        } else if let Some((path, value)) = file_of(line.text) {
-            self.file(&path, value, line);
-        } else if let Some(path) = self.path.clone()
-            && !said.starts_with("lines:")
-            && !said.starts_with(['#', '-'])
-        {
-            self.file(&path, line.text, line);
-            self.path = None;
         } else if let Some((controller, corrected, uncorrected)) = row(&said) {
             self.count(&controller, Kind::Corrected, corrected, line);
             self.count(&controller, Kind::Uncorrected, uncorrected, line);
@@ -152,32 +141,6 @@ impl Reader {
             Kind::Uncorrected => &mut controller.uncorrected,
         };
         *sum = Some(sum.unwrap_or(0).saturating_add(count));
-    }
-
-    /// Only the totals of a controller: its rows and modules are in them.
-    fn file(&mut self, path: &str, value: &str, line: Line<'_>) {
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let [.., name, file] = parts.as_slice() else {
-            return;
-        };
-        if !is_controller(name) {
-            return;
-        }
-        match *file {
-            "ce_count" => self.count(name, Kind::Corrected, number(value), line),
-            "ue_count" => self.count(name, Kind::Uncorrected, number(value), line),
-            "size_mb" => {
-                self.controllers
-                    .entry((*name).to_owned())
-                    .or_default()
-                    .size_mib = number(value);
-            }
-            "mc_name" => {
-                self.controllers.entry((*name).to_owned()).or_default().kind =
-                    Some(value.to_owned());
-            }
-            _ => {}
-        }
     }
 
     fn finish(self) -> Report {
@@ -227,18 +190,6 @@ fn counted(said: &str) -> Option<(String, Kind, Option<u64>)> {
     Some((format!("{controller}{row}"), kind, count))
 }
 
-/// `/sys/devices/system/edac/mc/mc0/ce_count:0`, as `grep .` prints it, or with `=`.
-fn file_of(text: &str) -> Option<(String, &str)> {
-    let (path, value) = text.split_once([':', '=', ' '])?;
-    let is_path = path.contains("/mc") && path.contains('/');
-    is_path.then(|| {
-        (
-            path.to_owned(),
-            value.trim_start_matches([':', '=', ' ']).trim(),
-        )
-    })
-}
-
 /// `mc#0csrow#0channel#0   0   0`, of `ras-mc-ctl --error-count`: label, corrected, uncorrected.
 fn row(said: &str) -> Option<(String, Option<u64>, Option<u64>)> {
     let words: Vec<&str> = said.split(' ').collect();
@@ -273,18 +224,6 @@ mod tests {
                 "mc0: 1 Uncorrected Errors with no DIMM info\nmc0: 0 Corrected Errors with no DIMM info\n",
                 Health::Degraded,
             ),
-            (
-                "/sys/devices/system/edac/mc/mc0/ce_count:2\n/sys/devices/system/edac/mc/mc0/ue_count:0\n",
-                Health::Ok,
-            ),
-            (
-                "sys/devices/system/edac/mc/mc0/ue_count 7\nsys/devices/system/edac/mc/mc0/ce_count 0\n",
-                Health::Degraded,
-            ),
-            (
-                "Path: sys/devices/system/edac/mc/mc0/ce_count\nLines: 1\n1\nPath: sys/devices/system/edac/mc/mc0/ue_count\nLines: 1\n5\n",
-                Health::Degraded,
-            ),
             ("Label CE UE\nmc#0csrow#0channel#0 0 4\n", Health::Degraded),
             (
                 "mc0: many Uncorrected Errors\nmc0: 0 Corrected Errors\n",
@@ -296,6 +235,22 @@ mod tests {
             let report = parse_edac(text);
             assert_eq!(report.items.len(), 1, "{text}: {report:?}");
             assert_eq!(report.items[0].health, expected, "{text}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn files_of_the_kernel_tell_it_best() {
+        for (files, expected) in [
+            ("mc0/ce_count:2 mc0/ue_count:0 mc0/size_mb:8192", Health::Ok),
+            ("mc0/ce_count:0 mc0/ue_count:7", Health::Degraded),
+            ("mc0/ce_count:0", Health::Unknown),
+        ] {
+            let text = files
+                .replace(' ', "\n")
+                .replace("mc0", "/sys/devices/system/edac/mc/mc0");
+            let report = crate::Tool::Edac.parse(text.as_bytes());
+            assert_eq!(report.items.len(), 1, "{files}: {report:?}");
+            assert_eq!(report.items[0].health, expected, "{files}: {report:?}");
         }
     }
 }

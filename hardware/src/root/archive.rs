@@ -20,9 +20,6 @@ impl Archive {
                 break;
             }
             if !is_header(header) {
-                if archive.files.is_empty() {
-                    return Err("it is no tar archive".into());
-                }
                 break;
             }
             let size = octal(&header[124..136]).unwrap_or(0);
@@ -43,6 +40,9 @@ impl Archive {
                     archive.put(kind, &normal(&name), link, content);
                 }
             }
+        }
+        if archive.files.is_empty() {
+            return Err("it is no tar archive with files in it".into());
         }
         archive.cut_prefix();
         Ok(archive)
@@ -72,7 +72,8 @@ impl Archive {
         }
     }
 
-    fn cut_prefix(&mut self) {
+    /// Directories in front of `proc` and `sys` are of whoever packed it.
+    pub(super) fn cut_prefix(&mut self) {
         let names = self.files.keys().chain(&self.directories);
         let prefix = names
             .filter_map(|name| {
@@ -202,5 +203,6 @@ mod tests {
             let _ = Archive::parse(&whole[..length]);
         }
         assert!(Archive::parse(&[7; 4096]).is_err());
+        assert!(Archive::parse(b"").is_err());
     }
 }
