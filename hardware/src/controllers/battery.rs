@@ -33,9 +33,6 @@ const STATES: Words = &[
     ("degraded (needs attention)", Health::Degraded),
     ("needs attention", Health::Degraded),
     ("replace", Health::Degraded),
-    ("not operational", Health::Failed),
-    ("non-operational", Health::Failed),
-    ("non operational", Health::Failed),
     ("failed", Health::Failed),
     ("fail", Health::Failed),
     ("fld", Health::Failed),
@@ -46,6 +43,7 @@ const STATES: Words = &[
     ("dead", Health::Failed),
 ];
 
+const NOT_OPERATIONAL: [&str; 3] = ["not operational", "non operational", "non-operational"];
 const REPLACE: [&str; 4] = [
     "battery replacement required",
     "replacement required",
@@ -106,6 +104,9 @@ enum Heard {
     Low,
     /// That this tool prints flags at all.
     Flags,
+    /// That it is being charged.
+    Charging,
+    NotOperational,
 }
 
 impl Battery {
@@ -152,7 +153,7 @@ impl Battery {
                 // Some firmware leaves it empty: then the flags tell.
                 if !said.is_empty() {
                     self.heard.insert(Heard::State);
-                    self.judgement.word("battery", value, STATES);
+                    self.state_word(value);
                 }
             }
             "issohgood" | "is soh good" => match flag(value) {
@@ -188,8 +189,20 @@ impl Battery {
             }
             "charging status" if !matches!(said.as_str(), "none" | "n/a" | "") => {
                 self.judgement.note(format!("{key}: {value}"));
+                if said == "charging" {
+                    self.heard.insert(Heard::Charging);
+                }
             }
             _ => self.flag(key, value),
+        }
+    }
+
+    /// One that is not operational may be so for ever, or until it is charged: see [`Battery::item`].
+    fn state_word(&mut self, value: &str) {
+        if NOT_OPERATIONAL.contains(&plain(value).as_str()) {
+            self.heard.insert(Heard::NotOperational);
+        } else {
+            self.judgement.word("battery", value, STATES);
         }
     }
 
@@ -279,6 +292,15 @@ impl Battery {
     }
 
     pub(super) fn item(mut self) -> Item {
+        if self.heard.contains(&Heard::NotOperational) {
+            let charging = self.heard.contains(&Heard::Charging);
+            let health = if charging {
+                Health::Degraded
+            } else {
+                Health::Failed
+            };
+            self.judgement.say(health, "battery: not operational");
+        }
         if self.heard.contains(&Heard::Flags) {
             // A state of "Optimal" beside flags that were cut away or garbled proves nothing.
             self.require(Heard::Replace, "whether it is to be replaced");

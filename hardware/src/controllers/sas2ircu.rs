@@ -28,7 +28,6 @@ const DRIVE_STATES: Words = &[
     ("okay", Health::Ok),
     ("hot spare", Health::Ok),
     ("ready", Health::Ok),
-    ("available", Health::Ok),
     ("standby", Health::Ok),
     ("rebuilding", Health::Rebuilding),
     ("out of sync", Health::Degraded),

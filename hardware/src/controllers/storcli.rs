@@ -5,39 +5,23 @@
 //! object by its key. HBAs have neither volumes nor batteries; a CacheVault is no BBU; some cards have
 //! an "Energy Pack".
 
+mod drive;
+mod text;
+mod volume;
+
+use drive::Drive;
 use std::collections::BTreeMap;
+use volume::Volume;
 
 use super::battery::Battery;
 use super::settle_caches;
-use crate::fact::Fact;
-use crate::facts::{Action, ArrayFacts, CachePolicy, ControllerFacts, DriveFacts, Facts, Medium};
+use crate::facts::{ControllerFacts, Facts};
 use crate::json::{Json, documents};
 use crate::judgement::{Judgement, Words};
-use crate::lines::{decimal, level, plain, size};
+use crate::lines::{level, plain};
 use crate::report::{Health, Item, Report};
 
-mod text;
-
 const NOT_TOLD: &str = "storcli does not tell";
-
-const VOLUME_STATES: Words = &[
-    ("optl", Health::Ok),
-    ("optimal", Health::Ok),
-    ("rec", Health::Rebuilding),
-    ("recovery", Health::Rebuilding),
-    ("pdgd", Health::Degraded),
-    ("partially degraded", Health::Degraded),
-    ("dgrd", Health::Degraded),
-    ("degraded", Health::Degraded),
-    ("ofln", Health::Failed),
-    ("offln", Health::Failed),
-    ("offline", Health::Failed),
-    ("failed", Health::Failed),
-    ("fail", Health::Failed),
-    ("fld", Health::Failed),
-    ("msng", Health::Failed),
-    ("missing", Health::Failed),
-];
 
 const DRIVE_STATES: Words = &[
     ("onln", Health::Ok),
@@ -197,15 +181,8 @@ impl Card {
     }
 
     fn read_list(&mut self, name: &str, rows: &[Json]) {
-        if let Some(kind) = battery_section(name) {
-            let place = if kind == "CacheVault" { "cv" } else { "bbu" };
-            let id = format!("{}/{place}", self.id);
-            let battery = self.batteries.entry(place.to_owned());
-            let battery = battery.or_insert_with(|| Battery::of(id));
-            for row in rows {
-                read_battery(battery, row);
-            }
-            battery.assume_type(kind);
+        if let Some(section) = battery_section(name) {
+            self.read_battery(section, rows);
             return;
         }
         for row in rows {
@@ -236,6 +213,23 @@ impl Card {
                 self.overview(row);
             }
         }
+    }
+
+    fn read_battery(&mut self, section: Section, rows: &[Json]) {
+        let (place, kind) = match section {
+            Section::CacheVault => ("cv", "CacheVault"),
+            Section::EnergyPack => ("bbu", "capacitor"),
+            // Of whichever was told of before.
+            Section::Further if self.batteries.contains_key("cv") => ("cv", "CacheVault"),
+            Section::Bbu | Section::Further => ("bbu", "BBU"),
+        };
+        let id = format!("{}/{place}", self.id);
+        let battery = self.batteries.entry(place.to_owned());
+        let battery = battery.or_insert_with(|| Battery::of(id));
+        for row in rows {
+            read_battery(battery, row);
+        }
+        battery.assume_type(kind);
     }
 
     fn topology(&mut self, row: &Json) {
@@ -418,28 +412,40 @@ fn drive_id(card: &str, place: &str) -> String {
     }
 }
 
-/// Lists that describe a battery, and what kind of it they are of.
-fn battery_section(name: &str) -> Option<&'static str> {
-    let name = name.replace(['_', ' '], "");
-    let about = [
-        "info",
-        "status",
+/// A list that describes a battery.
+#[derive(Clone, Copy)]
+enum Section {
+    Bbu,
+    CacheVault,
+    EnergyPack,
+    /// Its flags, gauge, design or properties, under a title that does not say of what.
+    Further,
+}
+
+fn battery_section(name: &str) -> Option<Section> {
+    const FURTHER: [&str; 5] = [
         "firmwarestatus",
         "gasgaugestatus",
         "designinfo",
         "properties",
         "capacityinfo",
     ];
-    let kind = if name.starts_with("cachevault") || name.starts_with("cv") {
-        "CacheVault"
-    } else if name.starts_with("energypack") {
-        "capacitor"
-    } else if name.starts_with("bbu") || about[2..].contains(&name.as_str()) {
-        "BBU"
-    } else {
-        return None;
+    let name = name.replace(['_', ' '], "");
+    let about = |prefix: &str| {
+        let rest = name.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest == "info" || rest == "status" || FURTHER.contains(&rest))
     };
-    about.iter().any(|end| name.ends_with(end)).then_some(kind)
+    if about("cachevault") || about("cv") {
+        Some(Section::CacheVault)
+    } else if about("energypack") {
+        Some(Section::EnergyPack)
+    } else if about("bbu") {
+        Some(Section::Bbu)
+    } else if FURTHER.contains(&name.as_str()) {
+        Some(Section::Further)
+    } else {
+        None
+    }
 }
 
 /// A row of a summary, or one property with its value.
@@ -453,282 +459,5 @@ fn read_battery(battery: &mut Battery, row: &Json) {
     }
 }
 
-struct Volume {
-    id: String,
-    group: Option<String>,
-    state: bool,
-    members: Vec<String>,
-    facts: ArrayFacts,
-    judgement: Judgement,
-}
-
-impl Volume {
-    fn of(id: String) -> Self {
-        Self {
-            id,
-            group: None,
-            state: false,
-            members: Vec::new(),
-            facts: ArrayFacts::unknown(NOT_TOLD),
-            judgement: Judgement::default(),
-        }
-    }
-
-    fn row(&mut self, row: &Json) {
-        for state in row.all("State") {
-            self.state = true;
-            self.judgement.word("state", &state.said(), VOLUME_STATES);
-        }
-        let text = |key| row.get(key).and_then(Json::text);
-        self.facts.level.learn(text("TYPE").and_then(level));
-        self.facts.size_bytes.learn(text("Size").and_then(size));
-        self.facts
-            .cache_policy
-            .learn(text("Cache").and_then(policy));
-        match text("Access").map(plain).as_deref() {
-            Some("blkd" | "blocked") => self.judgement.say(Health::Failed, "access is blocked"),
-            Some("ro") => self.judgement.say(Health::Degraded, "it is read-only"),
-            _ => {}
-        }
-        if text("Consist").and_then(crate::judgement::flag) == Some(false) {
-            self.judgement
-                .note("never initialised: its parity may not agree yet");
-        }
-    }
-
-    fn properties(&mut self, properties: &Json) {
-        let text = |key| properties.get(key).and_then(Json::text);
-        self.facts
-            .device
-            .learn(text("OS Drive Name").map(str::to_owned));
-        if let Some(operations) = text("Active Operations").map(plain) {
-            let action = if operations == "none" {
-                Some(Action::Idle)
-            } else if operations.contains("rebuild") {
-                Some(Action::Recovery)
-            } else if operations.contains("init") {
-                Some(Action::Resync)
-            } else if operations.contains("cc") || operations.contains("consistency") {
-                Some(Action::Check)
-            } else if operations.contains("oce")
-                || operations.contains("migrat")
-                || operations.contains("recon")
-            {
-                Some(Action::Reshape)
-            } else {
-                None
-            };
-            self.facts.action.learn(action);
-            let percent = operations
-                .split_once('(')
-                .and_then(|(_, rest)| decimal(rest));
-            self.facts.action_percent.learn(percent);
-        }
-    }
-
-    fn item(mut self, group: Option<&Group>) -> Item {
-        self.judgement.require(self.state, "its state");
-        let members = match group {
-            Some(group) if !group.members.is_empty() => group.members.clone(),
-            _ => std::mem::take(&mut self.members),
-        };
-        if let Some(group) = group {
-            for state in &group.states {
-                self.judgement.word("its drive group", state, VOLUME_STATES);
-            }
-        }
-        self.count(&members);
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Volume(self.facts),
-        }
-    }
-
-    /// A drive group of which no volume is told.
-    fn array(mut self, group: &Group) -> Item {
-        self.facts.level.learn(group.level.clone());
-        self.facts.cache_policy = Fact::NotApplicable;
-        self.facts.cache_protected = Fact::NotApplicable;
-        let item = self.item(Some(group));
-        let Facts::Volume(facts) = item.facts else {
-            return item;
-        };
-        Item {
-            facts: Facts::Array(facts),
-            ..item
-        }
-    }
-
-    fn count(&mut self, members: &[String]) {
-        if members.is_empty() {
-            return;
-        }
-        let states: Vec<String> = members.iter().map(|state| plain(state)).collect();
-        let count = |words: &[&str]| {
-            let has = states
-                .iter()
-                .filter(|state| words.contains(&state.as_str()));
-            has.count() as u64
-        };
-        let spares = count(&["ghs", "dhs"]);
-        let active = count(&["onln", "online", "conf"]);
-        let rebuilding = count(&["rbld", "cpybck"]);
-        let required = states.len() as u64 - spares;
-        self.facts.members_required = required.into();
-        self.facts.members_active = active.into();
-        self.facts.members_failed = (required - active.min(required))
-            .saturating_sub(rebuilding)
-            .into();
-        self.facts.spares = spares.into();
-        for state in members {
-            let known = crate::judgement::meaning(state, DRIVE_STATES);
-            if known != Some(Health::Ok) {
-                self.judgement.word("a member", state, DRIVE_STATES);
-            }
-        }
-        // A state of "optimal" above a member that is not would be the tool's mistake, not ours.
-        if rebuilding > 0 {
-            self.facts.action = Action::Recovery.into();
-            if self.judgement.worst() == Some(Health::Degraded) {
-                self.judgement.rebuilds();
-            }
-        } else if self.facts.action.known().is_none() {
-            self.facts.action = Action::Idle.into();
-            self.facts.action_percent = Fact::NotApplicable;
-        }
-    }
-}
-
-/// `RWBD`, `NRWTD`, `RAWBD`, `NR,WB`: read-ahead, the write policy, the IO policy.
-fn policy(text: &str) -> Option<CachePolicy> {
-    let said = text.trim().to_ascii_uppercase().replace([',', ' '], "");
-    let rest = said
-        .strip_prefix("NR")
-        .or_else(|| said.strip_prefix('R'))
-        .unwrap_or(&said);
-    let rest = rest.strip_suffix(['D', 'C']).unwrap_or(rest);
-    match rest {
-        "WB" => Some(CachePolicy::WriteBack),
-        "AWB" | "FWB" => Some(CachePolicy::WriteBackAlways),
-        "WT" => Some(CachePolicy::WriteThrough),
-        _ => None,
-    }
-}
-
-struct Drive {
-    id: String,
-    state: bool,
-    detailed: bool,
-    facts: DriveFacts,
-    judgement: Judgement,
-}
-
-impl Drive {
-    fn of(id: String) -> Self {
-        Self {
-            id,
-            state: false,
-            detailed: false,
-            facts: DriveFacts::unknown(NOT_TOLD),
-            judgement: Judgement::default(),
-        }
-    }
-
-    fn row(&mut self, row: &Json) {
-        for state in row.all("State") {
-            self.state = true;
-            self.judgement.word("state", &state.said(), DRIVE_STATES);
-        }
-        // storcli2 has another word beside it.
-        for status in row.all("Status") {
-            self.judgement.word("status", &status.said(), DRIVE_STATUS);
-        }
-        let text = |key| row.get(key).and_then(Json::text);
-        let facts = &mut self.facts;
-        facts.model.learn(text("Model").map(str::to_owned));
-        facts.transport.learn(text("Intf").map(plain));
-        facts.size_bytes.learn(text("Size").and_then(size));
-        facts.medium.learn(match text("Med").map(plain).as_deref() {
-            Some("hdd") => Some(Medium::Hdd),
-            Some("ssd") => Some(Medium::Ssd),
-            _ => None,
-        });
-    }
-
-    fn state_details(&mut self, state: &Json) {
-        self.detailed = true;
-        let count = |key| state.get(key).and_then(Json::count);
-        self.facts.media_errors.learn(count("Media Error Count"));
-        if let Some(errors) = count("Media Error Count").filter(|errors| *errors > 0) {
-            self.judgement.note(format!("media errors: {errors}"));
-        }
-        self.facts
-            .predictive_failures
-            .learn(count("Predictive Failure Count"));
-        self.judgement.errors(
-            "predictive failures",
-            count("Predictive Failure Count"),
-            Health::Degraded,
-        );
-        let mut alert = false;
-        for said in state.all("S.M.A.R.T alert flagged by drive") {
-            alert = true;
-            match said.flag() {
-                Some(false) => {}
-                Some(true) => self.judgement.say(Health::Degraded, "a S.M.A.R.T. alert"),
-                None => self.judgement.say(
-                    Health::Unknown,
-                    format!("S.M.A.R.T. alert: {:?}", said.said()),
-                ),
-            }
-            self.facts.passed.learn(said.flag().map(|flagged| !flagged));
-        }
-        self.judgement
-            .require(alert, "whether it raised a S.M.A.R.T. alert");
-        let temperature = state.get("Drive Temperature").and_then(Json::decimal);
-        self.facts
-            .temperature_c
-            .learn(temperature.map(|degrees| degrees as i64));
-    }
-
-    fn attributes(&mut self, attributes: &Json) {
-        let text = |key| attributes.get(key).and_then(Json::text);
-        self.facts.serial.learn(text("SN").map(str::to_owned));
-        self.facts
-            .model
-            .learn(text("Model Number").map(str::to_owned));
-        self.facts
-            .write_cache
-            .learn(text("Write Cache").and_then(crate::judgement::flag));
-    }
-
-    fn item(mut self) -> Item {
-        self.judgement.require(self.state, "its state");
-        if !self.detailed {
-            self.judgement.note("only its state is told");
-        }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
-    }
-}
-
-const DRIVE_STATUS: Words = &[
-    ("online", Health::Ok),
-    ("good", Health::Ok),
-    ("ok", Health::Ok),
-    ("degraded", Health::Degraded),
-    ("rebuild", Health::Rebuilding),
-    ("rbld", Health::Rebuilding),
-    ("offline", Health::Failed),
-    ("failed", Health::Failed),
-    ("missing", Health::Failed),
-    ("bad", Health::Failed),
-];
+#[cfg(test)]
+mod tests;

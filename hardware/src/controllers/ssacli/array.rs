@@ -1,0 +1,186 @@
+//! Arrays and the logical drives in them.
+
+use std::collections::BTreeMap;
+
+use super::drive::Drive;
+use super::{NOT_TOLD, STATES};
+use crate::fact::Fact;
+use crate::facts::{Action, ArrayFacts, CachePolicy, Facts};
+use crate::judgement::{Judgement, flag};
+use crate::lines::{decimal, level, plain, size};
+use crate::report::{Health, Item};
+
+pub(super) struct Array {
+    pub(super) id: String,
+    pub(super) told: bool,
+    pub(super) judgement: Judgement,
+    pub(super) volumes: Vec<Volume>,
+    pub(super) members: Vec<String>,
+}
+
+pub(super) struct Volume {
+    pub(super) id: String,
+    pub(super) told: bool,
+    pub(super) facts: ArrayFacts,
+    pub(super) judgement: Judgement,
+}
+
+impl Array {
+    pub(super) fn finish(
+        self,
+        drives: &BTreeMap<String, Drive>,
+        always: bool,
+        items: &mut Vec<Item>,
+    ) {
+        let members: Vec<&Drive> = self
+            .members
+            .iter()
+            .filter_map(|name| drives.get(name))
+            .collect();
+        let of_data = members.iter().filter(|drive| !drive.spare);
+        let required = of_data.clone().count() as u64;
+        let failed = of_data.filter(|drive| drive.judgement.worst() == Some(Health::Failed));
+        let failed = failed.count() as u64;
+        let spares = members.iter().filter(|drive| drive.spare).count() as u64;
+        let count = |facts: &mut ArrayFacts| {
+            if required > 0 {
+                facts.members_required = required.into();
+                facts.members_active = (required - failed).into();
+                facts.members_failed = failed.into();
+                facts.spares = spares.into();
+            }
+        };
+
+        let mut facts = ArrayFacts::unknown(NOT_TOLD);
+        count(&mut facts);
+        facts.cache_policy = Fact::NotApplicable;
+        facts.cache_protected = Fact::NotApplicable;
+        let mut judgement = self.judgement;
+        // On one line, an array without a word beside its name is well; what it holds may still not be.
+        let mut levels: Vec<String> = Vec::new();
+        let mut volumes = Vec::new();
+        for volume in self.volumes {
+            levels.extend(volume.facts.level.known().cloned());
+            let mut item = volume.item(always);
+            if let Facts::Volume(facts) = &mut item.facts {
+                count(facts);
+            }
+            volumes.push(item);
+        }
+        levels.sort();
+        levels.dedup();
+        match levels.as_slice() {
+            [one] => facts.level = one.clone().into(),
+            [] => {}
+            many => {
+                facts.level =
+                    Fact::Unknown(format!("its volumes differ: {}", many.join(", ")).into());
+            }
+        }
+        if !self.told {
+            match volumes.iter().max_by_key(|volume| volume.health) {
+                Some(worst) if worst.health == Health::Ok => {
+                    judgement.say(
+                        Health::Ok,
+                        "no word against it, and its logical drives are OK",
+                    );
+                }
+                Some(worst) => {
+                    judgement.say(worst.health, format!("its logical drive {}", worst.id));
+                }
+                None => judgement.require(false, "its status"),
+            }
+        }
+        let (health, reason) = judgement.finish();
+        if !self.id.ends_with("/-") {
+            items.push(Item {
+                id: self.id,
+                health,
+                reason,
+                facts: Facts::Array(facts),
+            });
+        }
+        items.append(&mut volumes);
+    }
+}
+
+impl Volume {
+    pub(super) fn bracket(&mut self, said: &str) {
+        if size(said).is_some() {
+            self.facts.size_bytes.learn(size(said));
+        } else if let Some(found) = level(said) {
+            self.facts.level = found.into();
+        } else if let Some(percent) = said.strip_suffix("complete").and_then(decimal) {
+            self.facts.action_percent = percent.into();
+        } else {
+            self.state(said);
+        }
+    }
+
+    pub(super) fn state(&mut self, said: &str) {
+        self.told = true;
+        // `Recovering, 45% complete` as a field of its own.
+        let mut parts = said.split(',').map(str::trim);
+        let word = parts.next().unwrap_or("");
+        self.judgement.word("status", word, STATES);
+        for part in parts {
+            match part.strip_suffix("complete").and_then(decimal) {
+                Some(percent) => self.facts.action_percent = percent.into(),
+                None => self.judgement.word("status", part, STATES),
+            }
+        }
+        self.facts.action.learn(match plain(word).as_str() {
+            "ok" | "interim recovery mode" | "interim recovery" | "failed" | "degraded" => {
+                Some(Action::Idle)
+            }
+            "recovering" | "rebuilding" | "predictive spare rebuild" => Some(Action::Recovery),
+            "transforming" | "expanding" => Some(Action::Reshape),
+            "initializing" | "parity initialization in progress" => Some(Action::Resync),
+            "ready for rebuild" | "queued for expansion" => Some(Action::Delayed),
+            _ => None,
+        });
+    }
+
+    pub(super) fn field(&mut self, key: &str, value: &str) {
+        match key {
+            "status" => self.state(value),
+            "size" => self.facts.size_bytes.learn(size(value)),
+            "fault tolerance" => self.facts.level.learn(level(value)),
+            "caching" => self.facts.cache_policy.learn(match flag(value) {
+                Some(true) => Some(CachePolicy::WriteBack),
+                Some(false) => Some(CachePolicy::WriteThrough),
+                None => None,
+            }),
+            "disk name" => self
+                .facts
+                .device
+                .learn(Some(value.to_owned()).filter(|name| !name.is_empty())),
+            "unrecoverable media errors" if !matches!(plain(value).as_str(), "none" | "0" | "") => {
+                self.judgement
+                    .note(format!("unrecoverable media errors: {value}"));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn item(mut self, always: bool) -> Item {
+        self.judgement.require(self.told, "its status");
+        if self.facts.action.known() == Some(&Action::Idle)
+            && self.facts.action_percent.known().is_none()
+        {
+            self.facts.action_percent = Fact::NotApplicable;
+        }
+        if always && self.facts.cache_policy == Fact::Known(CachePolicy::WriteBack) {
+            self.facts.cache_policy = CachePolicy::WriteBackAlways.into();
+            self.judgement
+                .note("No-Battery Write Cache is on: writes wait even without a battery in order");
+        }
+        let (health, reason) = self.judgement.finish();
+        Item {
+            id: self.id,
+            health,
+            reason,
+            facts: Facts::Volume(self.facts),
+        }
+    }
+}

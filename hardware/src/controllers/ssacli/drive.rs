@@ -1,0 +1,135 @@
+//! Physical drives.
+
+use super::{STATES, celsius};
+use crate::facts::{DriveFacts, Facts, Medium};
+use crate::judgement::Judgement;
+use crate::lines::{decimal, number, plain, size};
+use crate::report::{Health, Item};
+
+pub(super) struct Drive {
+    pub(super) told: bool,
+    pub(super) spare: bool,
+    pub(super) facts: DriveFacts,
+    pub(super) judgement: Judgement,
+}
+
+impl Drive {
+    /// What a drive's line says in brackets: where it sits, what it is, how it fares.
+    pub(super) fn bracket(&mut self, said: &str) {
+        let is_place =
+            said.starts_with("port") || said.starts_with("box") || said.starts_with("bay");
+        if is_place {
+            return;
+        }
+        if size(said).is_some() || said.strip_suffix("complete").and_then(decimal).is_some() {
+            return;
+        }
+        if said == "spare" || said.contains(" spare") && !said.contains("rebuild") {
+            self.spare = true;
+            return;
+        }
+        if let Some((transport, medium)) = interface(said) {
+            self.facts.transport = transport.to_owned().into();
+            self.facts.medium.learn(medium);
+            return;
+        }
+        self.told = true;
+        self.judgement.word("status", said, STATES);
+    }
+
+    pub(super) fn field(&mut self, key: &str, value: &str) {
+        let facts = &mut self.facts;
+        match key {
+            "status" => {
+                self.told = true;
+                for part in value.split(',') {
+                    if part
+                        .trim()
+                        .strip_suffix("complete")
+                        .and_then(decimal)
+                        .is_none()
+                    {
+                        self.judgement.word("status", part, STATES);
+                    }
+                }
+            }
+            "drive type" => self.spare |= plain(value).contains("spare"),
+            "interface type" => {
+                if let Some((transport, medium)) = interface(&plain(value)) {
+                    facts.transport = transport.to_owned().into();
+                    facts.medium.learn(medium);
+                }
+            }
+            "rotational speed" if number(value).is_some_and(|speed| speed > 0) => {
+                facts.medium = Medium::Hdd.into();
+            }
+            "model" => {
+                let words: Vec<&str> = value.split_whitespace().collect();
+                facts
+                    .model
+                    .learn(Some(words.join(" ")).filter(|model| !model.is_empty()));
+            }
+            "serial number" => facts
+                .serial
+                .learn(Some(value.to_owned()).filter(|serial| !serial.is_empty())),
+            "current temperature (c)" => facts.temperature_c.learn(celsius(value)),
+            "usage remaining" => {
+                let left = decimal(value).filter(|left| (0.0..=100.0).contains(left));
+                facts
+                    .wear_percent
+                    .learn(left.map(|left| (100.0 - left).round() as u64));
+            }
+            "ssd smart trip wearout" => match plain(value).as_str() {
+                "false" | "not supported" | "" => {}
+                "true" => self.judgement.say(Health::Degraded, "it is worn out"),
+                _ => self.judgement.note(format!("{key}: {value}")),
+            },
+            _ => {}
+        }
+    }
+
+    pub(super) fn item(mut self, id: String) -> Item {
+        self.judgement.require(self.told, "its status");
+        let (health, reason) = self.judgement.finish();
+        let word = plain(&reason);
+        self.facts.passed.learn(match health {
+            Health::Ok => Some(true),
+            Health::Degraded if word.contains("predictive failure") => Some(false),
+            _ => None,
+        });
+        self.facts
+            .predictive_failures
+            .learn(word.contains("status: predictive failure").then_some(1));
+        Item {
+            id,
+            health,
+            reason,
+            facts: Facts::Drive(self.facts),
+        }
+    }
+}
+
+/// `SATA SSD`, `SAS HDD`, `Solid State SATA`, `Parallel SCSI`.
+pub(super) fn interface(said: &str) -> Option<(&'static str, Option<Medium>)> {
+    let words: Vec<&str> = said.split(' ').collect();
+    let has = |word: &str| words.contains(&word);
+    let medium = if has("ssd") || said.contains("solid state") {
+        Some(Medium::Ssd)
+    } else if has("hdd") {
+        Some(Medium::Hdd)
+    } else {
+        None
+    };
+    let transport = if has("sata") {
+        "sata"
+    } else if has("sas") {
+        "sas"
+    } else if has("nvme") || has("pcie") {
+        "nvme"
+    } else if has("scsi") {
+        "scsi"
+    } else {
+        return None;
+    };
+    Some((transport, medium))
+}
