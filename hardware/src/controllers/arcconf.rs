@@ -9,6 +9,7 @@ mod drive;
 mod volume;
 
 use super::settle_caches;
+use crate::facts::Facts;
 use crate::judgement::Words;
 use crate::lines::{Line, lines, number, plain};
 use crate::report::{Health, Report};
@@ -47,6 +48,20 @@ const VOLUME_STATES: Words = &[
     ("offline", Health::Failed),
     ("missing", Health::Failed),
     ("inactive", Health::Failed),
+    // Of arrays, on recent cards.
+    ("has failed physical device", Health::Degraded),
+    ("has failed physical devices", Health::Degraded),
+];
+
+const CACHE_STATES: Words = &[
+    ("ok", Health::Ok),
+    ("optimal", Health::Ok),
+    ("enabled", Health::Ok),
+    ("not configured", Health::Ok),
+    ("temporarily disabled", Health::Degraded),
+    ("permanently disabled", Health::Failed),
+    ("disabled", Health::Degraded),
+    ("failed", Health::Failed),
 ];
 
 const SEGMENT_STATES: Words = &[
@@ -128,6 +143,8 @@ struct Reader {
     volumes: Vec<Volume>,
     drives: Vec<Drive>,
     tasks: Vec<Task>,
+    /// Of the drives that follow.
+    channel: String,
     known: bool,
 }
 
@@ -165,10 +182,9 @@ impl Reader {
             return;
         };
         if key == "controllers found" {
+            // Every output begins so: a status may follow the configuration of the same controller.
             self.known = true;
-            if self.controller.is_some() {
-                self.end_card();
-            }
+            self.place = Place::Nowhere;
             return;
         }
         match self.place {
@@ -222,14 +238,10 @@ impl Reader {
                     self.controller = Some(Controller::new());
                     Place::Controller
                 }
-                "logical device" | "logical drive" => Place::Volume,
+                "logical device" | "logical drive" | "array" => Place::Volume,
                 "physical device" | "physical drive" => Place::Drive,
                 "logical device segment" | "logical drive segment" => return true,
-                "controller version"
-                | "raid properties"
-                | "controller bios setting"
-                | "array"
-                | "connector" => Place::Aside,
+                "controller version" | "controller bios setting" | "connector" => Place::Aside,
                 _ if is_battery(title) => {
                     self.begin_battery(title);
                     Place::Battery
@@ -240,18 +252,20 @@ impl Reader {
             };
             return true;
         }
+        // What stands in these is of the controller itself.
+        if matches!(bare, "cache properties" | "raid properties") {
+            self.place = Place::Controller;
+            return true;
+        }
         if matches!(
             bare,
-            "controller battery" | "green backup" | "cache properties" | "zero maintenance module"
+            "controller battery" | "green backup" | "zero maintenance module"
         ) {
             self.begin_battery(bare);
             self.place = Place::Battery;
             return true;
         }
-        if matches!(
-            bare,
-            "raid properties" | "controller vital product data" | "power settings"
-        ) {
+        if matches!(bare, "controller vital product data" | "power settings") {
             self.place = Place::Aside;
             return true;
         }
@@ -267,17 +281,31 @@ impl Reader {
         }
         let number_of = |words: &[&str]| {
             let rest = words.iter().find_map(|word| said.strip_prefix(word))?;
-            let rest = rest.trim();
+            let rest = rest.trim().trim_end_matches(':');
             number(rest).is_some().then(|| rest.to_owned())
         };
         if let Some(number) = number_of(&["logical device number ", "logical drive number "]) {
             self.place = Place::Volume;
-            self.volumes.push(Volume::of(number));
+            self.volumes.push(Volume::of(&number));
+            return true;
+        }
+        if let Some(number) = number_of(&["array number "]) {
+            self.place = Place::Volume;
+            self.volumes.push(Volume::array(&number));
+            return true;
+        }
+        if let Some(number) = number_of(&["channel #"]) {
+            self.channel = number;
             return true;
         }
         if let Some(number) = number_of(&["device #"]) {
             self.place = Place::Drive;
-            self.drives.push(Drive::of(number));
+            // Numbers begin anew on every channel, and most cards have one.
+            let id = match self.channel.as_str() {
+                "" | "0" => format!("d{number}"),
+                channel => format!("ch{channel}/d{number}"),
+            };
+            self.drives.push(Drive::of(id));
             return true;
         }
         false
@@ -308,9 +336,14 @@ impl Reader {
         let battery = self.battery.take();
         let backed = battery.is_some();
         items.extend(battery.and_then(|battery| battery.item(format!("{card}/battery"))));
+        let always = items.iter().any(|item| {
+            matches!(&item.facts, Facts::Controller(facts)
+                if facts.write_back_without_battery.known() == Some(&true))
+        });
         for mut volume in self.volumes.drain(..) {
+            volume.settle_policy(always);
             volume.id = format!("{card}/{}", volume.id);
-            if !backed && volume.facts.cache_policy.known().is_some() {
+            if !backed && !volume.is_array && volume.facts.cache_policy.known().is_some() {
                 volume
                     .judgement
                     .note("nothing is told of a battery behind its cache");
@@ -330,6 +363,7 @@ impl Reader {
         }
         self.report.items.append(&mut items);
         self.place = Place::Nowhere;
+        self.channel.clear();
     }
 
     fn finish(mut self) -> Report {
@@ -365,7 +399,7 @@ fn is_battery(title: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{Action, Facts};
+    use crate::facts::{Action, CachePolicy, Facts};
 
     #[test]
     fn a_volume_is_as_well_as_its_worst_segment() {
@@ -386,6 +420,39 @@ mod tests {
             let report = parse_arcconf(&text);
             assert_eq!(report.items[0].health, expected, "{status} {segment}");
         }
+    }
+
+    #[test]
+    fn a_recent_card_has_arrays_and_a_cache_of_its_own() {
+        let text = "Controllers found: 1\nController information\nController Status : Optimal\n\
+                    Defunct disk drive count : 0\nCache Properties\nCache Status : Temporarily Disabled\n\
+                    No-Battery Write Cache : Enabled\nGreen Backup Information\nBackup Power Status : Ok\n\
+                    Power Type : Supercap\nRAID Properties\nLogical devices/Failed/Degraded : 1/0/0\n\
+                    Array Information\nArray Number 0\nStatus : Has Failed Physical Device\n\
+                    Array Physical Device Information\nDevice 0 : Present (0)\nDevice 1 : Missing\n\
+                    Logical device information\nLogical Device number 0\nRAID level : 1\n\
+                    Status of Logical Device : Optimal\nCaching : Enabled\n\
+                    Physical Device information\nChannel #0:\nDevice #0\nDevice is a Hard drive\nState : Online\n\
+                    Channel #2:\nDevice #0\nDevice is an Enclosure Services Device\nState : Online\n";
+        let report = parse_arcconf(text);
+        let told: Vec<_> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        let expected = [
+            ("c1", Health::Degraded),
+            ("c1/battery", Health::Ok),
+            ("c1/array0", Health::Degraded),
+            ("c1/ld0", Health::Ok),
+            ("c1/d0", Health::Ok),
+        ];
+        assert_eq!(told, expected, "{report:?}");
+        let Facts::Volume(facts) = &report.items[3].facts else {
+            panic!()
+        };
+        assert_eq!(facts.cache_policy, CachePolicy::WriteBackAlways.into());
+        assert_eq!(facts.cache_protected, true.into());
     }
 
     #[test]

@@ -195,7 +195,11 @@ fn unit(row: &Row, line: Line<'_>, report: &mut Report) {
         return;
     };
     let kind = row.get("unittype").unwrap_or("");
-    // Parts of a unit, and what waits to be used.
+    // `u0/v0` is what the unit is cut into, and has no state of its own.
+    if id.contains('/') {
+        return;
+    }
+    // Parts of a unit.
     if plain(kind) == "disk" || id.contains("-v") {
         part(row, report);
         return;

@@ -15,7 +15,7 @@ use super::samples::SAMPLES;
 use super::{bytes_of, hosts, tool_of};
 
 /// Bytes that are parsed for one file under one kind of damage; what is longer is damaged at fewer places.
-const BYTES_EACH: usize = 120_000;
+const BYTES_EACH: usize = 60_000;
 
 /// Items whose only bad word is in a line that other outputs of their tool do not have at all, and which
 /// are not missed therefore: the cache of a controller that may have none, a resync that may not run.

@@ -1,7 +1,7 @@
 //! A controller, and what keeps its cache alive.
 
 use super::super::absent_battery;
-use super::{BATTERY_STATES, CONTROLLER_STATES, NOT_TOLD};
+use super::{BATTERY_STATES, CACHE_STATES, CONTROLLER_STATES, NOT_TOLD};
 use crate::facts::{BatteryFacts, ControllerFacts, Facts};
 use crate::judgement::{Judgement, flag, meaning};
 use crate::lines::{decimal, number, plain};
@@ -40,6 +40,8 @@ impl Controller {
                 self.told = true;
                 self.judgement.word("controller", value, CONTROLLER_STATES);
             }
+            "cache status" => self.judgement.word("cache", value, CACHE_STATES),
+            "no-battery write cache" => self.facts.write_back_without_battery.learn(flag(value)),
             "controller model" => self
                 .facts
                 .model
@@ -60,7 +62,7 @@ impl Controller {
                 self.judgement
                     .errors("defunct disk drives", number(value), Health::Degraded);
             }
-            "logical devices/failed/degraded" | "logical drives/offline/critical" => {
+            _ if key.starts_with("logical devices/") || key.starts_with("logical drives/") => {
                 self.volumes_counted = true;
                 let mut counts = value.split('/').skip(1).map(number);
                 self.judgement

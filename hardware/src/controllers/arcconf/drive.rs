@@ -16,9 +16,9 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    pub(super) fn of(number: String) -> Self {
+    pub(super) fn of(id: String) -> Self {
         Self {
-            id: format!("d{number}"),
+            id,
             facts: DriveFacts::unknown(NOT_TOLD),
             judgement: Judgement::default(),
             told: false,

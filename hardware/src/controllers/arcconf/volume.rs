@@ -4,15 +4,18 @@ use super::{NOT_TOLD, SEGMENT_STATES, VOLUME_STATES};
 use crate::fact::Fact;
 use crate::facts::{Action, ArrayFacts, CachePolicy, Facts};
 use crate::judgement::{Judgement, flag, meaning};
-use crate::lines::{decimal, level, plain, size};
+use crate::lines::{decimal, level, number, plain, size};
 use crate::report::{Health, Item};
 
+/// A logical device, or an array that logical devices are cut out of.
 pub(super) struct Volume {
+    pub(super) is_array: bool,
     pub(super) id: String,
     pub(super) facts: ArrayFacts,
     pub(super) judgement: Judgement,
     pub(super) told: bool,
     pub(super) segments: Vec<String>,
+    pub(super) cached: bool,
 }
 
 #[derive(Default)]
@@ -24,24 +27,53 @@ pub(super) struct Task {
 }
 
 impl Volume {
-    pub(super) fn of(number: String) -> Self {
+    pub(super) fn of(number: &str) -> Self {
         let mut facts = ArrayFacts::unknown(NOT_TOLD);
         facts.action = Fact::Unknown("getstatus tells it, getconfig does not".into());
-        facts.action_percent = facts.action.known().map_or(
-            Fact::Unknown("getstatus tells it, getconfig does not".into()),
-            |_| Fact::NotApplicable,
-        );
+        facts.action_percent = Fact::Unknown("getstatus tells it, getconfig does not".into());
         Self {
+            is_array: false,
             id: format!("ld{number}"),
             facts,
             judgement: Judgement::default(),
             told: false,
             segments: Vec::new(),
+            cached: false,
+        }
+    }
+
+    pub(super) fn array(number: &str) -> Self {
+        let mut array = Self::of(number);
+        array.is_array = true;
+        array.id = format!("array{number}");
+        array.facts.cache_policy = Fact::NotApplicable;
+        array.facts.cache_protected = Fact::NotApplicable;
+        array
+    }
+
+    /// Recent cards say of a volume whether it is cached, and of themselves what that means.
+    pub(super) fn settle_policy(&mut self, always: bool) {
+        if self.cached && self.facts.cache_policy.known().is_none() {
+            let policy = if always {
+                CachePolicy::WriteBackAlways
+            } else {
+                CachePolicy::WriteBack
+            };
+            self.facts.cache_policy = policy.into();
         }
     }
 
     pub(super) fn field(&mut self, key: &str, value: &str) {
         match key {
+            "status" if self.is_array => {
+                self.told = true;
+                self.judgement.word("status", value, VOLUME_STATES);
+            }
+            "caching" => match flag(value) {
+                Some(true) => self.cached = true,
+                Some(false) => self.facts.cache_policy = CachePolicy::WriteThrough.into(),
+                None => {}
+            },
             "status of logical device" | "status of logical drive" => {
                 self.told = true;
                 self.judgement.word("status", value, VOLUME_STATES);
@@ -59,6 +91,9 @@ impl Volume {
                 .device
                 .learn(value.split_whitespace().next().map(str::to_owned)),
             _ if key.starts_with("segment ")
+                || key
+                    .strip_prefix("device ")
+                    .is_some_and(|rest| number(rest).is_some())
                 || key.starts_with("group ") && key.contains("segment") =>
             {
                 self.segments
@@ -128,7 +163,11 @@ impl Volume {
             id: self.id,
             health,
             reason,
-            facts: Facts::Volume(self.facts),
+            facts: if self.is_array {
+                Facts::Array(self.facts)
+            } else {
+                Facts::Volume(self.facts)
+            },
         }
     }
 }
