@@ -8,6 +8,9 @@ use crate::report::Health;
 /// Words and what they mean, in lower case with single blanks.
 pub(crate) type Words = &'static [(&'static str, Health)];
 
+/// Sentences kept of one item. No tool says so much; a garbled file may.
+const SENTENCES_MAX: usize = 32;
+
 /// All that was said of one item.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judgement {
@@ -16,13 +19,22 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
+    /// What is no worse than what was said before may be left out where there is much; the worst never.
     pub(crate) fn say(&mut self, health: Health, reason: impl Into<String>) {
+        if self.said.len() >= SENTENCES_MAX {
+            if self.worst() >= Some(health) {
+                return;
+            }
+            self.said.pop();
+        }
         self.said.push((health, reason.into()));
     }
 
     /// Worth reading, and no evidence.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
-        self.notes.push(note.into());
+        if self.notes.len() < SENTENCES_MAX {
+            self.notes.push(note.into());
+        }
     }
 
     /// Judges a word of the tool's.
@@ -132,6 +144,14 @@ mod tests {
             judge(&["Degraded", "Optimal", "Splendid"]),
             Health::Degraded
         );
+    }
+
+    #[test]
+    fn much_may_be_said_and_the_worst_is_kept() {
+        let mut said = vec!["Optimal"; 1000];
+        said.extend(["Degraded"; 1000]);
+        said.extend(["Optimal"; 1000]);
+        assert_eq!(judge(&said), Health::Degraded);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 use crate::fact::Fact;
 use crate::facts::Facts;
 
+/// Problems told of one file. Whoever has so many has another file than was thought.
+const PROBLEMS_MAX: usize = 100;
+
 /// What was understood, and what was not. A tool or file that is broken costs what it would have
 /// told, never the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -83,6 +86,9 @@ impl Report {
     }
 
     pub fn problem(&mut self, r#where: impl Into<String>, what: impl Into<String>) {
+        if self.problems.len() >= PROBLEMS_MAX {
+            return;
+        }
         self.problems.push(Problem {
             r#where: r#where.into(),
             what: what.into(),

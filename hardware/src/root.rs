@@ -122,17 +122,18 @@ impl Archive {
     fn names(&self, path: &str) -> Option<Vec<String>> {
         let directory = self.resolve(path);
         let prefix = format!("{directory}/");
+        let from = || prefix.clone()..;
+        let files = self.files.range(from()).map(|(path, _)| path);
+        let links = self.links.range(from()).map(|(path, _)| path);
+        let directories = self.directories.range(from());
         let mut names = BTreeSet::new();
-        let entries = self
-            .files
-            .keys()
-            .chain(&self.directories)
-            .chain(self.links.keys());
-        for entry in entries {
-            if let Some(rest) = entry.strip_prefix(&prefix) {
-                let name = rest.split('/').next().unwrap_or(rest);
-                names.insert(name.to_owned());
-            }
+        // Sorted: what is below one directory stands together.
+        for below in [
+            below(files, &prefix),
+            below(links, &prefix),
+            below(directories, &prefix),
+        ] {
+            names.extend(below);
         }
         let exists = !names.is_empty() || self.directories.contains(&directory);
         exists.then(|| names.into_iter().collect())
@@ -161,6 +162,13 @@ impl Archive {
         ends.map(|end| &path[..end])
             .find_map(|link| Some((link.to_owned(), self.links.get(link)?.clone())))
     }
+}
+
+/// The first names behind a prefix, of sorted paths that begin there.
+fn below<'a>(paths: impl Iterator<Item = &'a String>, prefix: &str) -> BTreeSet<String> {
+    let rests = paths.map_while(|path| path.strip_prefix(prefix));
+    let names = rests.map(|rest| rest.split('/').next().unwrap_or(rest).to_owned());
+    names.collect()
 }
 
 /// A path without `.` and `..`, which cannot lead out of the root.

@@ -4,7 +4,7 @@ use super::packet::{Reply, SourceData, parse_reply};
 use super::packets;
 use crate::fact::Fact;
 use crate::facts::{Facts, SourceFacts, SourceState};
-use crate::lines::lines;
+use crate::lines::{decimal, lines};
 use crate::report::{Health, Item, Report};
 use crate::tables::is_rule;
 
@@ -138,8 +138,8 @@ fn comma_separated(text: &str) -> Option<Item> {
             stratum: fields[3].parse().ok(),
             reach: u64::from_str_radix(fields[5], 8).ok(),
             age_s: since,
-            offset_s: fields[7].parse().ok(),
-            error_s: fields[9].parse().ok(),
+            offset_s: decimal(fields[7]),
+            error_s: decimal(fields[9]),
         }
         .item(),
     )

@@ -144,7 +144,8 @@ fn each_damage(
     for output in outputs() {
         let before = bad(&output.tool.parse(&output.bytes));
         let places = places(&output);
-        let tries = if all {
+        // An archive of a machine has millions of places, and its bytes mean little.
+        let tries = if all && output.bytes.len() < 64 << 10 {
             places
         } else {
             places.min(BYTES_EACH / output.bytes.len().max(1) + 8)
@@ -275,7 +276,7 @@ fn with_any_line_twice() {
 }
 
 #[test]
-#[ignore = "make test-full: every place of every output"]
+#[ignore = "make test-full: every place of every output but the largest"]
 fn damaged_at_every_place() {
     cuts(true);
     lost_lines(true);
