@@ -4,33 +4,56 @@
 //! another disk after the next boot. A disk of a hypervisor claims to turn, and to have a cache, and may
 //! be anything: of it, medium and cache are unknown.
 
+use std::collections::BTreeMap;
+
 use crate::fact::Fact;
 use crate::facts::{DriveFacts, Facts, Medium};
 use crate::report::{Health, Item, Report};
 use crate::root::Root;
 
 /// Names that are no disks: made of others, or of memory.
-const NOT_DISKS: [&str; 9] = [
-    "loop", "ram", "zram", "md", "dm-", "sr", "fd", "nbd", "drbd",
+const NOT_DISKS: [&str; 10] = [
+    "loop", "ram", "zram", "pmem", "md", "dm-", "sr", "fd", "nbd", "drbd",
 ];
 
 /// Reads the disks below `root`.
 pub fn read_block_devices(root: &Root) -> Report {
     let mut report = Report::default();
-    let Some(names) = root.names("sys/block") else {
+    let mut disks = BTreeMap::new();
+    // The first is what there should be; copies of `/sys` may have disks in the second alone, among
+    // their partitions.
+    for place in ["sys/class/block", "sys/block"] {
+        let names = root.names(place).unwrap_or_default();
+        for name in &names {
+            let directory = format!("{place}/{name}");
+            if !is_partition(root, &directory, &names) {
+                disks.insert(name.clone(), directory);
+            }
+        }
+    }
+    if disks.is_empty() && !root.has("sys/block") && !root.has("sys/class/block") {
         report.problem("sys/block", "it cannot be read");
-        return report;
-    };
-    for name in names {
+    }
+    for (name, directory) in disks {
         if !NOT_DISKS.iter().any(|prefix| name.starts_with(prefix)) {
-            report.items.push(read_disk(root, &name));
+            report.items.push(read_disk(root, &name, &directory));
         }
     }
     report
 }
 
-fn read_disk(root: &Root, name: &str) -> Item {
-    let line = |file: &str| root.line(&format!("sys/block/{name}/{file}"));
+/// A partition says so, and its directory stands in that of its disk.
+fn is_partition(root: &Root, directory: &str, names: &[String]) -> bool {
+    let in_disk = || {
+        let link = root.link(directory)?;
+        let parent = link.rsplit('/').nth(1)?.to_owned();
+        names.contains(&parent).then_some(())
+    };
+    root.has(&format!("{directory}/partition")) || in_disk().is_some()
+}
+
+fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
+    let line = |file: &str| root.line(&format!("{directory}/{file}"));
     let mut facts = DriveFacts::unknown("the kernel does not tell without asking the drive");
     let vendor =
         line("device/vendor").filter(|vendor| !vendor.starts_with("0x") && vendor != "ATA");
@@ -49,13 +72,13 @@ fn read_disk(root: &Root, name: &str) -> Item {
     .iter()
     .find_map(|file| line(file));
     facts.serial.learn(serial);
-    let sectors = root.number(&format!("sys/block/{name}/size"));
+    let sectors = root.number(&format!("{directory}/size"));
     facts.size_bytes.learn(
         sectors
             .filter(|sectors| *sectors > 0)
             .and_then(|sectors| sectors.checked_mul(512)),
     );
-    let transport = transport(root, name);
+    let transport = transport(name, &root.link(directory).unwrap_or_default());
     if transport == Some("virtio") || transport == Some("virtual") {
         let hidden = || "a hypervisor hides it";
         facts.medium = Fact::Unknown(hidden().into());
@@ -101,8 +124,7 @@ fn read_disk(root: &Root, name: &str) -> Item {
 }
 
 /// By which way a disk hangs on the machine, from the path of its device.
-fn transport(root: &Root, name: &str) -> Option<&'static str> {
-    let path = root.link(&format!("sys/block/{name}")).unwrap_or_default();
+fn transport(name: &str, path: &str) -> Option<&'static str> {
     let has = |part: &str| path.contains(part);
     if name.starts_with("nvme") {
         Some("nvme")

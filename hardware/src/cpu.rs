@@ -26,7 +26,8 @@ use cpulist::{parse_list, parse_mask};
 pub(crate) use groups::memory_limit;
 
 const CPUS: &str = "sys/devices/system/cpu";
-const NODES: &str = "sys/devices/system/node";
+/// One directory for each NUMA node.
+pub(crate) const NODES: &str = "sys/devices/system/node";
 
 /// Logical processors by number.
 type Set = BTreeSet<u32>;
@@ -209,26 +210,32 @@ fn status_list(root: &Root, key: &str) -> Option<Set> {
 }
 
 fn learn_nodes(root: &Root, facts: &mut CpuFacts) {
-    let listed = numbered(root, NODES, "node");
-    // Online, not possible: firmware announces nodes that never come.
-    let online = list(root, &format!("{NODES}/online")).unwrap_or(listed);
-    if online.is_empty() {
-        // A kernel without NUMA has one.
-        facts.numa_nodes = 1.into();
-        facts.numa_nodes_usable = 1.into();
-        return;
-    }
-    let mut usable = online.clone();
-    for allowed in [groups::nodes(root), status_list(root, "Mems_allowed_list")]
-        .into_iter()
-        .flatten()
-    {
-        if usable.intersection(&allowed).next().is_some() {
-            usable.retain(|node| allowed.contains(node));
+    let nodes = Nodes::read(root);
+    // A kernel without NUMA has one.
+    facts.numa_nodes = (nodes.online.len().max(1) as u64).into();
+    facts.numa_nodes_usable = (nodes.usable.len().max(1) as u64).into();
+}
+
+/// NUMA nodes: those that there are, and those whose memory this process may use.
+pub(crate) struct Nodes {
+    pub(crate) online: Set,
+    pub(crate) usable: Set,
+}
+
+impl Nodes {
+    pub(crate) fn read(root: &Root) -> Self {
+        let listed = numbered(root, NODES, "node");
+        // Online, not possible: firmware announces nodes that never come.
+        let online = list(root, &format!("{NODES}/online")).unwrap_or(listed);
+        let mut usable = online.clone();
+        let allowed = [groups::nodes(root), status_list(root, "Mems_allowed_list")];
+        for allowed in allowed.into_iter().flatten() {
+            if usable.intersection(&allowed).next().is_some() {
+                usable.retain(|node| allowed.contains(node));
+            }
         }
+        Self { online, usable }
     }
-    facts.numa_nodes = (online.len() as u64).into();
-    facts.numa_nodes_usable = (usable.len() as u64).into();
 }
 
 fn learn_rest(root: &Root, online: &Set, facts: &mut CpuFacts) {

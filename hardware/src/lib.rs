@@ -46,19 +46,22 @@ pub use cpu::{parse_cpuinfo, parse_lscpu, read_cpu};
 pub use fact::{Fact, Why};
 pub use facts::Facts;
 pub use md::{parse_mdadm, parse_mdstat, read_md_arrays};
-pub use memory::{parse_edac, parse_meminfo, read_edac, read_memory};
+pub use memory::{parse_edac, read_edac, read_memory};
 pub use report::{Health, Item, Problem, Report};
 pub use root::{Archive, Root};
 pub use sensors::parse_sensors;
 pub use smart::{parse_nvme, parse_smartctl};
 pub use tool::{BYTES_MAX, Tool};
 
-/// All that the kernel of a machine tells, without asking any device.
+/// All that the kernel of a machine tells, without asking any device. What a copy of `/proc` and `/sys`
+/// does not have is left out, as is what a kernel does not have.
 pub fn read_machine(root: &Root) -> Report {
     let mut report = read_cpu(root);
-    report.append(read_memory(root));
-    report.append(read_block_devices(root));
-    if root.has("sys/block") {
+    if root.has("proc/meminfo") || root.has("sys/devices/system/node") {
+        report.append(read_memory(root));
+    }
+    if root.has("sys/block") || root.has("sys/class/block") {
+        report.append(read_block_devices(root));
         report.append(read_md_arrays(root));
     }
     report

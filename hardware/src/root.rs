@@ -36,15 +36,16 @@ impl Root {
         Self::Directory(PathBuf::from("/"))
     }
 
+    /// A directory; one that is not there has nothing in it.
     pub fn directory(path: &Path) -> Self {
-        Self::Directory(path.to_owned())
+        Self::Directory(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
     }
 
     /// A file as text; bytes that are no text are replaced. None where it cannot be read, which for
     /// these files mostly means that the kernel does not have it.
     pub(crate) fn read(&self, path: &str) -> Option<String> {
         let bytes = match self {
-            Self::Directory(root) => read_bounded(&root.join(path))?,
+            Self::Directory(root) => read_bounded(&inside(root, path)?)?,
             Self::Archive(archive) => archive.file(path)?.to_vec(),
         };
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -64,14 +65,14 @@ impl Root {
     /// Names in a directory, sorted. None where there is no such directory.
     pub(crate) fn names(&self, path: &str) -> Option<Vec<String>> {
         match self {
-            Self::Directory(root) => names_of(&root.join(path)),
+            Self::Directory(root) => names_of(&inside(root, path)?),
             Self::Archive(archive) => archive.names(path),
         }
     }
 
     pub(crate) fn has(&self, path: &str) -> bool {
         match self {
-            Self::Directory(root) => root.join(path).exists(),
+            Self::Directory(root) => inside(root, path).is_some(),
             Self::Archive(archive) => {
                 archive.files.contains_key(&archive.resolve(path)) || archive.names(path).is_some()
             }
@@ -85,6 +86,13 @@ impl Root {
             Self::Archive(archive) => archive.links.get(path).cloned(),
         }
     }
+}
+
+/// Where a path leads, if that is there and below the root: a copy of `/sys` may hold links that are
+/// absolute, and would show this machine in place of the other.
+fn inside(root: &Path, path: &str) -> Option<PathBuf> {
+    let path = root.join(path).canonicalize().ok()?;
+    path.starts_with(root).then_some(path)
 }
 
 #[expect(clippy::disallowed_types, reason = "this is where files are read")]
@@ -184,4 +192,32 @@ pub(crate) fn normal(path: &str) -> String {
         }
     }
     parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_of_a_root() {
+        let place = std::env::temp_dir().join(format!("matins-root-{}", std::process::id()));
+        let inner = place.join("root/sys");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::write(place.join("secret"), "1").unwrap();
+        std::fs::write(inner.join("size"), "2").unwrap();
+        std::os::unix::fs::symlink(place.join("secret"), inner.join("absolute")).unwrap();
+        std::os::unix::fs::symlink("../../secret", inner.join("up")).unwrap();
+        std::os::unix::fs::symlink("size", inner.join("beside")).unwrap();
+        let root = Root::directory(&place.join("root"));
+        let read = [
+            "sys/size",
+            "sys/beside",
+            "sys/absolute",
+            "sys/up",
+            "../secret",
+        ]
+        .map(|path| root.number(path));
+        std::fs::remove_dir_all(&place).unwrap();
+        assert_eq!(read, [Some(2), Some(2), None, None, None]);
+    }
 }

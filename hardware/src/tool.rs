@@ -22,7 +22,7 @@ pub enum Tool {
     Nvme,
     Edac,
     Sensors,
-    /// No tool: `/proc` and `/sys` themselves, see [`Tool::read`].
+    /// No tool: `/proc` and `/sys` themselves, see [`Tool::read`]. Processors, memory, disks and arrays.
     CpuRoot,
     ChronyTracking,
     ChronySources,
@@ -74,8 +74,17 @@ impl Tool {
     /// Reads the same below a root, where the kernel tells it too.
     pub fn read(self, root: &Root) -> Option<Report> {
         match self {
-            Self::CpuRoot => Some(crate::read_cpu(root)),
-            Self::Edac => Some(crate::read_edac(root)),
+            Self::CpuRoot => Some(crate::read_machine(root)),
+            Self::Edac => {
+                let mut report = crate::read_edac(root);
+                if report.items.is_empty() {
+                    report.problem(
+                        "sys/devices/system/edac",
+                        "no memory controller counts errors",
+                    );
+                }
+                Some(report)
+            }
             Self::Mdstat => Some(crate::read_md_arrays(root)),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! `/sys/block/md*/md/`: the kernel's own word, one fact a file.
 
 use super::Told;
+use super::mdstat::parse_mdstat;
 use crate::facts::{Action, Facts};
 use crate::lines::{level, plain};
 use crate::report::{Health, Report};
@@ -12,7 +13,7 @@ const NOT_TOLD: &str = "/sys does not tell";
 pub fn read_md_arrays(root: &Root) -> Report {
     let mut report = Report::default();
     // A copy of `/sys` may hold the devices alone, without the links to them.
-    let places = ["sys/block", "sys/devices/virtual/block"];
+    let places = ["sys/block", "sys/class/block", "sys/devices/virtual/block"];
     let Some((place, names)) = places
         .iter()
         .find_map(|place| Some((place, root.names(place)?)))
@@ -34,7 +35,31 @@ pub fn read_md_arrays(root: &Root) -> Report {
         }
         report.items.push(item);
     }
+    if let Some(text) = root.read("proc/mdstat") {
+        check(&mut report, parse_mdstat(&text));
+    }
     report
+}
+
+/// Holds what `/sys` told against `/proc/mdstat`, which tells it too: the worse counts.
+fn check(report: &mut Report, other: Report) {
+    for theirs in other.items {
+        match report.items.iter_mut().find(|ours| ours.id == theirs.id) {
+            Some(ours) if theirs.health > ours.health => {
+                ours.health = theirs.health;
+                ours.reason = format!("{}; by /proc/mdstat: {}", ours.reason, theirs.reason);
+            }
+            Some(_) => {}
+            None => {
+                report.problem(
+                    "/sys/block",
+                    format!("{} is in /proc/mdstat alone", theirs.id),
+                );
+                report.items.push(theirs);
+            }
+        }
+    }
+    report.problems.extend(other.problems);
 }
 
 fn read_array(root: &Root, directory: &str) -> Told {
@@ -159,6 +184,31 @@ mod tests {
                 "{raid_disks} {degraded}: {report:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_worse_of_both_counts() {
+        let mut archive = crate::root::Archive::default();
+        for (path, text) in [
+            ("sys/block/md0/md/level", "raid1"),
+            ("sys/block/md0/md/array_state", "clean"),
+            ("sys/block/md0/md/raid_disks", "2"),
+            ("sys/block/md0/md/degraded", "0"),
+            (
+                "proc/mdstat",
+                "md0 : active raid1 sda1[0]\n 1 blocks [2/1] [U_]\nmd1 : active raid1 sdc1[0] sdb1[1]\n 1 blocks [2/2] [UU]\nunused devices: <none>\n",
+            ),
+        ] {
+            archive.files.insert(path.into(), text.as_bytes().to_vec());
+        }
+        let report = read_md_arrays(&Root::Archive(archive));
+        let told: Vec<_> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        assert_eq!(told, [("md0", Health::Degraded), ("md1", Health::Ok)]);
+        assert_eq!(report.problems.len(), 1);
     }
 
     #[test]

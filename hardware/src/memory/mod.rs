@@ -9,65 +9,106 @@ mod edac;
 
 pub use edac::{parse_edac, read_edac};
 
-use crate::cpu::memory_limit;
-use crate::fact::Fact;
+use std::collections::BTreeSet;
+
+use crate::cpu::{NODES, Nodes, memory_limit};
 use crate::facts::{Facts, MemoryFacts};
 use crate::lines::{lines, number};
 use crate::report::{Health, Item, Report};
 use crate::root::Root;
 
-/// Reads how much memory there is, and what memory controllers count below `root`.
+/// Reads how much memory there is, how much of it this process may use, and what memory controllers
+/// count below `root`.
 pub fn read_memory(root: &Root) -> Report {
     let counted = read_edac(root);
-    let mut report = if let Some(text) = root.read("proc/meminfo") {
-        parse_meminfo(&text)
-    } else {
-        let mut report = Report::default();
-        report.problem("proc/meminfo", "it cannot be read");
-        report
+    let mut facts = MemoryFacts::unknown("the kernel does not tell");
+    let nodes = Nodes::read(root);
+    let of_nodes = |nodes: &BTreeSet<u32>| {
+        let sizes = nodes.iter().map(|node| {
+            let text = root.read(&format!("{NODES}/node{node}/meminfo"))?;
+            size_in(&text)
+        });
+        sizes.sum::<Option<u64>>().filter(|bytes| *bytes > 0)
     };
-    for item in &mut report.items {
-        let Facts::Memory(facts) = &mut item.facts else {
-            continue;
-        };
-        if let (Some(size), Some(limit)) = (facts.size_bytes.known(), memory_limit(root)) {
-            facts.usable_bytes = limit.min(*size).into();
-        }
-        if !counted.items.is_empty() {
-            item.health = Health::Ok;
-            item.reason = "its controllers are listed beside it".into();
-        }
+    let told = root.read("proc/meminfo").and_then(|text| size_in(&text));
+    let Some(size) = told.or_else(|| of_nodes(&nodes.online)) else {
+        let mut report = counted;
+        report.problem(
+            "proc/meminfo",
+            "neither this nor any NUMA node tells the size of memory",
+        );
+        return report;
+    };
+    facts.size_bytes = size.into();
+    let mut usable = size;
+    if nodes.usable != nodes.online {
+        usable = usable.min(of_nodes(&nodes.usable).unwrap_or(usable));
     }
+    // A limit above what there is limits nothing.
+    usable = usable.min(memory_limit(root).unwrap_or(usable));
+    facts.usable_bytes = usable.into();
+    let (health, reason) = if counted.items.is_empty() {
+        (
+            Health::Unknown,
+            "no memory controller counts its errors here",
+        )
+    } else {
+        (Health::Ok, "its controllers are listed beside it")
+    };
+    let mut report = Report::default();
+    report.items.push(Item {
+        id: "memory".into(),
+        health,
+        reason: reason.into(),
+        facts: Facts::Memory(facts),
+    });
     report.append(counted);
     report
 }
 
-/// Reads `/proc/meminfo`.
-pub fn parse_meminfo(text: &str) -> Report {
-    let mut report = Report::default();
-    let mut facts = MemoryFacts::unknown("/proc/meminfo does not tell");
-    for line in lines(text) {
-        if let Some((key, value)) = line.pair()
-            && key == "memtotal"
-        {
-            facts
-                .size_bytes
-                .learn(number(value).and_then(|kib| kib.checked_mul(1024)));
-        }
+/// `MemTotal: 32836008 kB` of a machine, `Node 0 MemTotal: 16777216 kB` of one node.
+fn size_in(text: &str) -> Option<u64> {
+    lines(text).find_map(|line| {
+        let (key, value) = line.pair()?;
+        let is_total = key == "memtotal" || key.ends_with(" memtotal");
+        is_total.then(|| number(value)?.checked_mul(1024))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::Archive;
+
+    #[test]
+    fn what_there_is_and_what_may_be_used() {
+        let node = |node: u32| {
+            (
+                format!("{NODES}/node{node}/meminfo"),
+                format!("Node {node} MemTotal: 1024 kB\n"),
+            )
+        };
+        let mut archive = Archive::default();
+        let mut put =
+            |(path, text): (String, String)| archive.files.insert(path, text.into_bytes());
+        put(node(0));
+        put(node(1));
+        put(node(2));
+        put((
+            "proc/self/status".into(),
+            "Mems_allowed_list:\t0-1\n".into(),
+        ));
+        let report = read_memory(&Root::Archive(archive));
+        let Facts::Memory(facts) = &report.items[0].facts else {
+            panic!()
+        };
+        assert_eq!(facts.size_bytes, (3_u64 << 20).into());
+        assert_eq!(facts.usable_bytes, (2_u64 << 20).into());
     }
-    let Some(size) = facts.size_bytes.known().copied() else {
-        report.problem("meminfo", "it does not tell the size of memory");
-        return report;
-    };
-    facts.usable_bytes = size.into();
-    for fact in [&mut facts.corrected_errors, &mut facts.uncorrected_errors] {
-        *fact = Fact::Unknown("no memory controller counts them here".into());
+
+    #[test]
+    fn without_a_size_there_is_no_item() {
+        let report = read_memory(&Root::Archive(Archive::default()));
+        assert!(report.items.is_empty() && report.problems.len() == 1);
     }
-    report.items.push(Item {
-        id: "memory".into(),
-        health: Health::Unknown,
-        reason: "no memory controller counts its errors here".into(),
-        facts: Facts::Memory(facts),
-    });
-    report
 }

@@ -614,10 +614,13 @@ const ANSWERS: &[Answer] = &[
     (
         "cpu/hwloc-16em64t-4s2c2t-offlines.tar.bz2",
         "usable CPUs",
-        &[(
-            "cpu",
-            "threads=16 threads_usable=12 packages=4 cores=7 numa_nodes=1",
-        )],
+        &[
+            (
+                "cpu",
+                "threads=16 threads_usable=12 packages=4 cores=7 numa_nodes=1",
+            ),
+            ("memory", "size_bytes=17174994944"),
+        ],
     ),
     (
         "cpu/hwloc-offline-cpu0-node0.tar.bz2",
@@ -630,15 +633,21 @@ const ANSWERS: &[Answer] = &[
     (
         "cpu/hwloc-16amd64-8n2c-cpusets.tar.bz2",
         "usable inside the cpuset",
-        &[(
-            "cpu",
-            "threads=16 threads_usable=10 numa_nodes=8 numa_nodes_usable=4",
-        )],
+        &[
+            (
+                "cpu",
+                "threads=16 threads_usable=10 numa_nodes=8 numa_nodes_usable=4",
+            ),
+            ("memory", "usable_bytes=34359738368"),
+        ],
     ),
     (
         "cpu/hwloc-48amd64-4pa2n6c-sparse.tar.bz2",
         "topology",
-        &[("cpu", "packages=4 numa_nodes=8 cores=48 threads_usable=48")],
+        &[
+            ("cpu", "packages=4 numa_nodes=8 cores=48 threads_usable=48"),
+            ("memory", "size_bytes=101583552512"),
+        ],
     ),
     (
         "cpu/hwloc-32amd64-4s2n4c-cgroup2.tar.bz2",
@@ -651,7 +660,12 @@ const ANSWERS: &[Answer] = &[
     (
         "cpu/hwloc-32em64t-nvme-dimms.tar.bz2",
         "logical CPUs and NUMA",
-        &[("cpu", "threads=16 numa_nodes=2 packages=2")],
+        &[
+            ("cpu", "threads=16 numa_nodes=2 packages=2"),
+            ("2 drive", ""),
+            ("/dev/nvme0n1", "transport=nvme"),
+            ("/dev/sda", "medium=hdd"),
+        ],
     ),
     (
         "ecc/dmidecode-vmware-128-slots.txt",
