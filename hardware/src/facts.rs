@@ -120,7 +120,7 @@ rows! {
 
     /// What keeps a controller's cache alive when the power goes.
     BatteryFacts {
-        /// `BBU`, `CacheVault`, `ZMM`, `capacitor`, `battery`.
+        /// `BBU`, `CacheVault`, `ZMM`, `capacitor`.
         r#type: String,
         model: String,
         charge_percent: u64,

@@ -125,6 +125,9 @@ impl Json {
 /// Reads what JSON a text has: one document, several behind each other, or one behind lines that
 /// tools and shells write before it. What cannot be read is told as a problem.
 pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
+    // Names and serials of drives may hold bytes that JSON has no place for.
+    let is_foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    let text = &text.replace(is_foreign, " ");
     let start = text.find(['{', '[']).unwrap_or(text.len());
     let mut documents = Vec::new();
     let reader = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Json>();
@@ -228,6 +231,7 @@ mod tests {
             ("warning: old firmware\n{\"a\": 1}\n", 1, 0),
             ("{}{}\r\n[]", 3, 0),
             ("{} trailing", 1, 1),
+            ("{\"SN\": \"A\u{0}\u{1}B\"}", 1, 0),
             ("{\"a\": [1, 2", 0, 1),
             ("", 0, 1),
         ] {

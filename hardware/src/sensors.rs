@@ -304,19 +304,29 @@ fn of_lm_sensors(text: &str) -> Report {
     for line in lines(text) {
         match line.pair() {
             Some((key, _)) if key == "adapter" => {}
-            Some(_) => report.items.push(of_line(&chip, line)),
+            Some((_, value)) if is_reading(value) => report.items.push(of_line(&chip, line)),
             None if line.text.contains('-') && !line.text.contains(char::is_whitespace) => {
                 line.text.clone_into(&mut chip);
             }
             // Limits may go on in a line of their own.
             None if line.text.starts_with('(') => {}
-            None => report.problem(line.place(), format!("{:?} is no sensor", line.text)),
+            Some(_) | None => report.problem(line.place(), format!("{:?} is no sensor", line.text)),
         }
     }
     if report.items.is_empty() && report.problems.is_empty() {
         report.problem("the file", "there is no sensor in it");
     }
     report
+}
+
+/// A number, or one of the words that stand in its place.
+fn is_reading(value: &str) -> bool {
+    let word = plain(value.split('(').next().unwrap_or(""));
+    decimal(value).is_some()
+        || matches!(
+            word.as_str(),
+            "n/a" | "ok" | "fault" | "alarm" | "enabled" | "disabled"
+        )
 }
 
 /// `Package id 0:  +45.0°C  (high = +80.0°C, crit = +100.0°C)  ALARM`
@@ -363,6 +373,13 @@ fn of_line(chip: &str, line: Line<'_>) -> Item {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_sensor_is_a_problem() {
+        let report =
+            parse_sensors("Could not open device at /dev/ipmi0: No such file or directory\n");
+        assert!(report.items.is_empty() && report.problems.len() == 1);
+    }
 
     #[test]
     fn state_and_reading_are_both_judged() {

@@ -84,6 +84,10 @@ pub fn parse_tw_cli(text: &str) -> Report {
             known = true;
             continue;
         }
+        if said.starts_with("no controller") {
+            known = true;
+            continue;
+        }
         // `/c0 Model = 9650SE-4LPML`: what a controller is, and nothing of its health.
         if said.starts_with("/c") || said.contains(" = ") {
             known = true;

@@ -150,7 +150,7 @@ impl Card {
             }
             "cache backup power source" => {
                 let kind = match plain(value).as_str() {
-                    "batteries" | "battery" => "battery",
+                    "batteries" | "battery" => "BBU",
                     "capacitors" | "capacitor" => "capacitor",
                     _ => return,
                 };

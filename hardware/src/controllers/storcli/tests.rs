@@ -107,3 +107,14 @@ fn what_was_refused_is_a_problem_and_no_more() {
     assert_eq!(report.problems.len(), 1);
     assert_eq!(health(&report, "c1/bbu"), Health::Ok);
 }
+
+#[test]
+fn a_host_without_a_card_has_nothing() {
+    for text in [
+        r#"{"Controllers": [{"Command Status": {"Status": "Failure", "Description": "No Controller found"}}]}"#,
+        "Status = Failure\nDescription = No Controller found\n",
+        r#"{"Controllers": [{"Command Status": {"Status": "Success"}, "Response Data": {"Number of Controllers": 0}}]}"#,
+    ] {
+        assert_eq!(parse_storcli(text), Report::default(), "{text}");
+    }
+}
