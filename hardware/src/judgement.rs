@@ -147,6 +147,16 @@ mod tests {
     }
 
     #[test]
+    fn what_must_be_told_is_missed() {
+        for (told, expected) in [(true, Health::Ok), (false, Health::Unknown)] {
+            let mut judgement = Judgement::default();
+            judgement.word("state", "Optimal", WORDS);
+            judgement.require(told, "its verdict");
+            assert_eq!(judgement.finish().0, expected);
+        }
+    }
+
+    #[test]
     fn much_may_be_said_and_the_worst_is_kept() {
         let mut said = vec!["Optimal"; 1000];
         said.extend(["Degraded"; 1000]);

@@ -144,11 +144,14 @@ fn each_damage(
     for output in outputs() {
         let before = bad(&output.tool.parse(&output.bytes));
         let places = places(&output);
-        // An archive of a machine has millions of places, and its bytes mean little.
-        let tries = if all && output.bytes.len() < 64 << 10 {
+        let length = output.bytes.len();
+        let tries = if all && length < 64 << 10 {
             places
+        } else if length > 1 << 20 {
+            // An archive of a machine has millions of places, and most mean nothing.
+            places.min(2)
         } else {
-            places.min(BYTES_EACH / output.bytes.len().max(1) + 8)
+            places.min(BYTES_EACH / length.max(1) + 8)
         };
         for at in 0..tries {
             let Some((bytes, what)) = damage(&output, at * places / tries) else {
