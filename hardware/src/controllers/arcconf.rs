@@ -230,26 +230,7 @@ impl Reader {
     fn heading(&mut self, said: &str) -> bool {
         let bare = said.trim_end_matches(':').trim();
         if let Some(title) = bare.strip_suffix(" information") {
-            self.place = match title {
-                "controller" => {
-                    if self.controller.is_some() {
-                        self.end_card();
-                    }
-                    self.controller = Some(Controller::new());
-                    Place::Controller
-                }
-                "logical device" | "logical drive" | "array" => Place::Volume,
-                "physical device" | "physical drive" => Place::Drive,
-                "logical device segment" | "logical drive segment" => return true,
-                "controller version" | "controller bios setting" | "connector" => Place::Aside,
-                _ if is_battery(title) => {
-                    self.begin_battery(title);
-                    Place::Battery
-                }
-                // A part of what it stands in, or of the controller.
-                _ if self.place == Place::Drive || self.place == Place::Volume => return true,
-                _ => Place::Aside,
-            };
+            self.titled(title);
             return true;
         }
         // What stands in these is of the controller itself.
@@ -309,6 +290,30 @@ impl Reader {
             return true;
         }
         false
+    }
+
+    /// A section with a title that ends in "information".
+    fn titled(&mut self, title: &str) {
+        self.place = match title {
+            "controller" => {
+                if self.controller.is_some() {
+                    self.end_card();
+                }
+                self.controller = Some(Controller::new());
+                Place::Controller
+            }
+            "logical device" | "logical drive" | "array" => Place::Volume,
+            "physical device" | "physical drive" => Place::Drive,
+            "logical device segment" | "logical drive segment" => return,
+            "controller version" | "controller bios setting" | "connector" => Place::Aside,
+            _ if is_battery(title) => {
+                self.begin_battery(title);
+                Place::Battery
+            }
+            // A part of what it stands in, or of the controller.
+            _ if self.place == Place::Drive || self.place == Place::Volume => return,
+            _ => Place::Aside,
+        };
     }
 
     fn begin_battery(&mut self, title: &str) {

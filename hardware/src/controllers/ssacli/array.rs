@@ -1,6 +1,6 @@
 //! Arrays and the logical drives in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::drive::Drive;
 use super::{NOT_TOLD, STATES};
@@ -32,59 +32,30 @@ impl Array {
         always: bool,
         items: &mut Vec<Item>,
     ) {
-        let members: Vec<&Drive> = self
-            .members
-            .iter()
-            .filter_map(|name| drives.get(name))
-            .collect();
-        let of_data = members.iter().filter(|drive| !drive.spare);
-        let required = of_data.clone().count() as u64;
-        let failed = of_data.filter(|drive| drive.judgement.worst() == Some(Health::Failed));
-        let failed = failed.count() as u64;
-        let spares = members.iter().filter(|drive| drive.spare).count() as u64;
-        let count = |facts: &mut ArrayFacts| {
-            if required > 0 {
-                facts.members_required = required.into();
-                facts.members_active = (required - failed).into();
-                facts.members_failed = failed.into();
-                facts.spares = spares.into();
-            }
-        };
-
+        let members = Members::count(&self.members, drives);
         let mut facts = ArrayFacts::unknown(NOT_TOLD);
-        count(&mut facts);
+        members.write(&mut facts);
         facts.cache_policy = Fact::NotApplicable;
         facts.cache_protected = Fact::NotApplicable;
-        let mut judgement = self.judgement;
-        // On one line, an array without a word beside its name is well; what it holds may still not be.
-        let mut levels: Vec<String> = Vec::new();
+        if let Some(level) = common_level(&self.volumes) {
+            facts.level = level;
+        }
         let mut volumes = Vec::new();
         for volume in self.volumes {
-            levels.extend(volume.facts.level.known().cloned());
             let mut item = volume.item(always);
             if let Facts::Volume(facts) = &mut item.facts {
-                count(facts);
+                members.write(facts);
             }
             volumes.push(item);
         }
-        levels.sort();
-        levels.dedup();
-        match levels.as_slice() {
-            [one] => facts.level = one.clone().into(),
-            [] => {}
-            many => {
-                facts.level =
-                    Fact::Unknown(format!("its volumes differ: {}", many.join(", ")).into());
-            }
-        }
+        let mut judgement = self.judgement;
+        // On one line, an array without a word beside its name is as well as what it holds.
         if !self.told {
             match volumes.iter().max_by_key(|volume| volume.health) {
-                Some(worst) if worst.health == Health::Ok => {
-                    judgement.say(
-                        Health::Ok,
-                        "no word against it, and its logical drives are OK",
-                    );
-                }
+                Some(worst) if worst.health == Health::Ok => judgement.say(
+                    Health::Ok,
+                    "no word against it, and its logical drives are OK",
+                ),
                 Some(worst) => {
                     judgement.say(worst.health, format!("its logical drive {}", worst.id));
                 }
@@ -101,6 +72,64 @@ impl Array {
             });
         }
         items.append(&mut volumes);
+    }
+}
+
+/// The level of the volumes of one array, if they have one in common; none if none is told.
+fn common_level(volumes: &[Volume]) -> Option<Fact<String>> {
+    let levels: BTreeSet<&String> = volumes
+        .iter()
+        .filter_map(|volume| volume.facts.level.known())
+        .collect();
+    let levels: Vec<&str> = levels.into_iter().map(String::as_str).collect();
+    match levels.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned().into()),
+        many => Some(Fact::Unknown(
+            format!("its volumes differ: {}", many.join(", ")).into(),
+        )),
+    }
+}
+
+/// The drives of an array, counted.
+struct Members {
+    required: u64,
+    active: u64,
+    failed: u64,
+    spares: u64,
+}
+
+impl Members {
+    fn count(names: &[String], drives: &BTreeMap<String, Drive>) -> Self {
+        let mut members = Self {
+            required: 0,
+            active: 0,
+            failed: 0,
+            spares: 0,
+        };
+        for drive in names.iter().filter_map(|name| drives.get(name)) {
+            if drive.spare {
+                members.spares += 1;
+                continue;
+            }
+            members.required += 1;
+            match drive.judgement.worst() {
+                Some(Health::Failed) => members.failed += 1,
+                Some(Health::Rebuilding) => {}
+                _ => members.active += 1,
+            }
+        }
+        members
+    }
+
+    /// Where no drive is listed, nothing is known of them.
+    fn write(&self, facts: &mut ArrayFacts) {
+        if self.required > 0 {
+            facts.members_required = self.required.into();
+            facts.members_active = self.active.into();
+            facts.members_failed = self.failed.into();
+            facts.spares = self.spares.into();
+        }
     }
 }
 
