@@ -32,7 +32,8 @@ pub fn parse_mdstat(text: &str) -> Report {
             finish(&mut report, current.take());
             continue;
         }
-        if said.starts_with("read_ahead") {
+        // Of old kernels.
+        if said.starts_with("read_ahead") || said.starts_with("event:") {
             continue;
         }
         match &mut current {
@@ -307,6 +308,16 @@ mod tests {
         let report = parse_mdstat(&unraid);
         assert!(report.items.is_empty());
         assert_eq!(report.problems.len(), 4);
+    }
+
+    #[test]
+    fn names_and_lines_of_old_kernels() {
+        let text = "Personalities : [raid1]\nread_ahead 1024 sectors\nEvent: 5\n\
+                    md_d0 : active raid1 cciss/c0d1p1[1] cciss!c0d0p1[0](W)\n      104320 blocks [2/2] [UU]\n      \n\
+                    unused devices: <none>\n";
+        let report = parse_mdstat(text);
+        assert!(report.problems.is_empty(), "{report:?}");
+        assert_eq!(one(text).0, Health::Ok);
     }
 
     #[test]
