@@ -96,9 +96,7 @@ impl Tool {
     pub fn parse(self, bytes: &[u8]) -> Report {
         let read = &bytes[..bytes.len().min(BYTES_MAX)];
         let text = String::from_utf8_lossy(read);
-        let of_root = Archive::parse(read)
-            .ok()
-            .or_else(|| Archive::parse_listing(&text));
+        let of_root = self.archive(read, &text);
         let of_root = of_root.and_then(|archive| self.read(&Root::Archive(archive)));
         let mut report = of_root.unwrap_or_else(|| self.parse_text(&text));
         if read.len() < bytes.len() {
@@ -108,6 +106,15 @@ impl Tool {
             );
         }
         report
+    }
+
+    /// A root that was packed, for what is read of roots at all.
+    fn archive(self, bytes: &[u8], text: &str) -> Option<Archive> {
+        if !matches!(self, Self::CpuRoot | Self::Edac | Self::Mdstat) {
+            return None;
+        }
+        let archive = Archive::parse(bytes).ok();
+        archive.or_else(|| Archive::parse_listing(text))
     }
 
     fn parse_text(self, text: &str) -> Report {

@@ -14,13 +14,24 @@ pub fn read_md_arrays(root: &Root) -> Report {
     let mut report = Report::default();
     // A copy of `/sys` may hold the devices alone, without the links to them.
     let places = ["sys/block", "sys/class/block", "sys/devices/virtual/block"];
-    let Some((place, names)) = places
+    let place = places
         .iter()
-        .find_map(|place| Some((place, root.names(place)?)))
-    else {
-        report.problem("sys/block", "it cannot be read");
-        return report;
-    };
+        .find_map(|place| Some((place, root.names(place)?)));
+    let mdstat = root.read("proc/mdstat").map(|text| parse_mdstat(&text));
+    match (place, mdstat) {
+        (Some((place, names)), mdstat) => {
+            read_arrays(root, place, names, &mut report);
+            if let Some(mdstat) = mdstat {
+                check(&mut report, mdstat);
+            }
+        }
+        (None, Some(mdstat)) => report = mdstat,
+        (None, None) => report.problem("sys/block", "neither this nor proc/mdstat can be read"),
+    }
+    report
+}
+
+fn read_arrays(root: &Root, place: &str, names: Vec<String>, report: &mut Report) {
     for name in names {
         let directory = format!("{place}/{name}/md");
         if root.names(&directory).is_none() {
@@ -35,10 +46,6 @@ pub fn read_md_arrays(root: &Root) -> Report {
         }
         report.items.push(item);
     }
-    if let Some(text) = root.read("proc/mdstat") {
-        check(&mut report, parse_mdstat(&text));
-    }
-    report
 }
 
 /// Holds what `/sys` told against `/proc/mdstat`, which tells it too: the worse counts.
@@ -209,6 +216,13 @@ mod tests {
             .collect();
         assert_eq!(told, [("md0", Health::Degraded), ("md1", Health::Ok)]);
         assert_eq!(report.problems.len(), 1);
+    }
+
+    #[test]
+    fn a_file_with_its_name_above_it() {
+        let text = "==> /proc/mdstat <==\nmd0 : active raid1 sda1[0]\n 1 blocks [2/1] [U_]\nunused devices: <none>\n";
+        let report = crate::Tool::Mdstat.parse(text.as_bytes());
+        assert_eq!(report.items[0].health, Health::Degraded);
     }
 
     #[test]
