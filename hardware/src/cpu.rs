@@ -281,7 +281,7 @@ fn last_level(root: &Root, online: &Set) -> Option<u64> {
         .iter()
         .filter(|(level, _, _)| *level == last)
         .map(|(_, _, bytes)| bytes);
-    Some(sizes.sum())
+    Some(sizes.fold(0, |sum, bytes| bytes.saturating_add(sum)))
 }
 
 #[cfg(test)]

@@ -280,7 +280,8 @@ fn date(text: &str) -> Option<f64> {
     let [hour, minute, second] = hours.as_slice() else {
         return None;
     };
-    if !(1..=31).contains(&day) || !(1900..10_000).contains(&year) {
+    let is_time = (0..24).contains(hour) && (0..60).contains(minute) && (0..=60).contains(second);
+    if !is_time || !(1..=31).contains(&day) || !(1900..10_000).contains(&year) {
         return None;
     }
     // Years begin in March, so that the leap day is their last: days before the year, then in it.
@@ -389,6 +390,8 @@ Leap status     : Normal
             ("Thu Jan 01 00:00:00 1970", Some(0.0)),
             ("Thu Feb 29 12:00:00 2024", Some(1_709_208_000.0)),
             ("Tue Jul 99 08:01:06 2019", None),
+            ("Tue Jul 09 08:99999999999999999:06 2019", None),
+            ("Tue Jul 09 9223372036854775807:01:06 2019", None),
             ("yesterday", None),
         ] {
             assert_eq!(date(text), expected, "{text}");

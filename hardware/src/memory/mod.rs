@@ -28,7 +28,10 @@ pub fn read_memory(root: &Root) -> Report {
             let text = root.read(&format!("{NODES}/node{node}/meminfo"))?;
             size_in(&text)
         });
-        sizes.sum::<Option<u64>>().filter(|bytes| *bytes > 0)
+        let sum = sizes
+            .reduce(|sum, bytes| sum?.checked_add(bytes?))
+            .flatten();
+        sum.filter(|bytes| *bytes > 0)
     };
     let told = root.read("proc/meminfo").and_then(|text| size_in(&text));
     let Some(size) = told.or_else(|| of_nodes(&nodes.online)) else {

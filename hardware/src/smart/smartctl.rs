@@ -363,10 +363,9 @@ fn read_scsi(output: &Json, drive: &mut Drive) {
             log.at(&[kind, "total_uncorrected_errors"])
                 .and_then(Json::count)
         });
-        let counts: Vec<u64> = uncorrected.collect();
         facts
             .media_errors
-            .learn((!counts.is_empty()).then(|| counts.iter().sum()));
+            .learn(uncorrected.reduce(u64::saturating_add));
     }
 }
 

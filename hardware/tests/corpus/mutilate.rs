@@ -371,6 +371,43 @@ fn with_other_spacing_nothing_changes() {
     }
 }
 
+/// A number in place of any other, the largest that there is among them: nothing counts beyond its end.
+#[test]
+fn with_enormous_numbers() {
+    const NUMBERS: [&str; 4] = [
+        "18446744073709551615",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "1e308",
+    ];
+    let mut random = Random(3);
+    for output in outputs() {
+        let text = String::from_utf8_lossy(&output.bytes);
+        if text.len() > 64 << 10 {
+            continue;
+        }
+        for number in NUMBERS {
+            let mut all = String::new();
+            let mut some = String::new();
+            let mut rest = text.as_ref();
+            while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+                let (before, from) = rest.split_at(start);
+                let end = from
+                    .find(|c: char| !c.is_ascii_digit())
+                    .unwrap_or(from.len());
+                let (digits, behind) = from.split_at(end);
+                all.extend([before, number]);
+                some.extend([before, if random.below(4) == 0 { number } else { digits }]);
+                rest = behind;
+            }
+            all.push_str(rest);
+            output.tool.parse(all.as_bytes());
+            some.push_str(rest);
+            output.tool.parse(some.as_bytes());
+        }
+    }
+}
+
 /// Words of all outputs in no order, handed to every parser; and bytes that are nothing.
 #[test]
 fn no_soup_of_words_makes_a_parser_panic() {
