@@ -6,6 +6,7 @@
 mod access;
 mod asking;
 mod dev;
+mod hardware;
 mod import;
 mod leader;
 mod manifests;
