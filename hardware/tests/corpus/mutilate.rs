@@ -163,7 +163,7 @@ fn each_damage(
             }
         }
     }
-    assert!(tried > 1000, "only {tried} were tried");
+    assert!(tried > 200, "only {tried} were tried");
     let failures: Vec<String> = failures
         .into_iter()
         .map(|((name, how), what)| format!("{name}: {what}: {how}"))
