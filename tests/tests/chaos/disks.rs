@@ -17,7 +17,7 @@ use crate::journal::Journal;
 use crate::ledgers;
 use crate::room::Room;
 use crate::site::{GROUP, PATIENCE, Site, agent_name};
-use crate::writers::{Writer, living, tokens_of};
+use crate::writers::{Writer, living, tokens_of, wait_for_successes};
 
 fn each(name: &str) -> Writer<'_> {
     Writer::ticking(name, "@every 2s")
@@ -140,7 +140,9 @@ fn a_damaged_row_keeps_nobody_from_leading() -> Result<()> {
     damaged.apply(&site)?;
     sound.apply(&site)?;
     ensure!(site.wait_for_leader()? == "c1", "the first one leads");
-    site.wait_for("both to fire", |site| Ok(site.runs()?.len() >= 4))?;
+    for job in [&damaged, &sound] {
+        wait_for_successes(&mut site, job, 1)?;
+    }
     site.terminate("c2")?;
     let ledger = rusqlite::Connection::open(site.path("c2/ledger.db"))?;
     let changed = ledger.execute(
@@ -296,11 +298,7 @@ fn a_group_restored_from_a_backup_gives_out_nothing_twice() -> Result<()> {
     let each = each("restored/each");
     each.apply(&site)?;
     let backup = site.path("group.backup");
-    site.wait_for("some runs to succeed", |site| {
-        let runs = site.runs()?;
-        let done = runs.iter().filter(|run| run.state == RunState::Succeeded);
-        Ok(done.count() >= 3)
-    })?;
+    wait_for_successes(&mut site, &each, 3)?;
     site.matins(&["backup", "--to", &backup])?;
     // What the backup has never heard of.
     let later = Writer {

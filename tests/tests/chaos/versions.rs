@@ -13,7 +13,7 @@ use crate::end::settle;
 use crate::grounds::{Grounds, finish};
 use crate::journal::Journal;
 use crate::site::{GROUP, Site, binary};
-use crate::writers::Writer;
+use crate::writers::{Writer, wait_for_successes};
 
 /// The same program, built as the version after this one; under the same target directory.
 fn next_version() -> Result<PathBuf> {
@@ -73,6 +73,7 @@ fn what_an_older_member_does_not_know_waits_for_its_upgrade() -> Result<()> {
         ..Writer::of("versions/each")
     };
     each.apply(&site)?;
+    wait_for_successes(&mut site, &each, 1)?;
     // All know this one.
     site.matins(&["resource", "set", "db", "1"])?;
 

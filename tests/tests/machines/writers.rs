@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use protocol::Token;
 use protocol::api;
 use protocol::attempt::AttemptOutcome;
+use protocol::{RunState, Token};
 
 use crate::evidence::{self, Note, writer};
 use crate::site::{PATIENCE, Site, agent_name};
@@ -172,6 +172,16 @@ pub(crate) fn living(site: &Site, tokens: &[Token]) -> Result<Vec<i32>> {
 /// Whether this pid is a writer of the site, and not by now somebody else.
 fn is_writer(site: &Site, pid: i32) -> bool {
     crate::leftovers::processes(site.directory()).contains(&pid)
+}
+
+/// Waits until so many runs of a job that fires have succeeded.
+pub(crate) fn wait_for_successes(site: &mut Site, job: &Writer, count: usize) -> Result<()> {
+    site.wait_for("some of its runs to succeed", |site| {
+        let runs = site.runs()?;
+        let own = runs.iter().filter(|run| run.job.to_string() == job.name);
+        let done = own.filter(|run| run.state == RunState::Succeeded);
+        Ok(done.count() >= count)
+    })
 }
 
 /// Two hosts, and on each of them two shards of a job that write. The tokens are host 1's.

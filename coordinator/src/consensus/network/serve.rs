@@ -351,6 +351,17 @@ enum RequestError {
     Wire(#[from] WireError),
 }
 
+impl RequestError {
+    /// The other side has given the stream up, or is gone: what it sent is not at fault.
+    fn is_end(&self) -> bool {
+        matches!(
+            self,
+            RequestError::Hear(ReceiveError::Abandoned | ReceiveError::Lost(_))
+                | RequestError::Read(_)
+        )
+    }
+}
+
 fn read_requests(
     receiver: BulkReceiver,
     failed: oneshot::Sender<String>,
@@ -360,6 +371,7 @@ fn read_requests(
         match read_request(&mut receiver).await {
             Ok(Some(request)) => Some((request, Some((receiver, failed)))),
             Ok(None) => None,
+            Err(error) if error.is_end() => None,
             Err(error) => {
                 // Nobody hears of it where the stream was given up.
                 let _ = failed.send(causes(&error));
