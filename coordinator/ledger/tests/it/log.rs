@@ -217,7 +217,7 @@ fn a_log_of_another_format_and_what_is_none_are_not_opened() {
     .unwrap();
     assert!(matches!(
         LogFile::open(&other, STORE),
-        Err(LogError::Open { .. })
+        Err(LogError::Spoilt { .. })
     ));
 }
 

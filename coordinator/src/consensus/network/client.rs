@@ -61,7 +61,6 @@ impl RaftNetworkFactory<Types> for Network {
             node: target,
             link: self.link(target),
             table: Arc::clone(&self.table),
-            acknowledged: AtomicU64::new(0),
         }
     }
 }
@@ -71,8 +70,6 @@ pub(in super::super) struct Client {
     node: u64,
     link: Link,
     table: Arc<Table>,
-    /// Through which entry it has said that it holds the log. Openraft makes a client for one reign.
-    acknowledged: AtomicU64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -94,18 +91,14 @@ impl Client {
         line.ok_or_else(|| unreachable(&NotConnected))
     }
 
-    fn holds(&self, through: u64) {
-        self.acknowledged.fetch_max(through, Ordering::Relaxed);
-    }
-
     /// Whether it says that it lacks an entry that it has acknowledged: somebody has put an older copy in
     /// the place of its files. Of that openraft must not hear, which takes it for impossible.
-    fn has_forgotten(&self, entry: u64) -> bool {
-        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+    fn has_forgotten(&self, entry: u64, term: u64) -> bool {
+        let node = self.node;
+        let acknowledged = self.table.acknowledged(node, term);
         if entry == 0 || entry > acknowledged {
             return false;
         }
-        let node = self.node;
         let why = format!(
             "it lacks entry {entry} of the log and has acknowledged all through {acknowledged}: its data \
              directory was exchanged for an older copy, and what it voted with it. Stop it, remove node \
@@ -162,6 +155,11 @@ impl RaftNetworkV2<Types> for Client {
         S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
     {
         Box::pin(async move {
+            let term = Arc::new(AtomicU64::new(0));
+            let said = Arc::clone(&term);
+            let input = input.inspect(move |request| {
+                said.store(request.vote.leader_id.term, Ordering::Relaxed);
+            });
             let session = Session {
                 line: self.line().await?,
                 input: Some(input),
@@ -169,19 +167,22 @@ impl RaftNetworkV2<Types> for Client {
                 log: None,
             };
             let client = &*self;
-            let answers = stream::unfold(Some(session), move |session| async move {
-                let mut session = session?;
-                match session.next().await {
+            let answers = stream::unfold(Some((session, term)), move |state| async move {
+                let (mut session, term) = state?;
+                let answer = session.next().await;
+                let in_term = term.load(Ordering::Relaxed);
+                match answer {
                     // What comes after an answer that is no progress is for openraft to say.
                     Ok(Some(answer @ Ok(last))) => {
-                        client.holds(last.map_or(0, |last| last.index));
+                        let through = last.map_or(0, |last| last.index);
+                        client.table.acknowledges(client.node, in_term, through);
                         if session.log.is_some() {
                             client.table.log_passes(client.node);
                         }
-                        Some((Ok(answer), Some(session)))
+                        Some((Ok(answer), Some((session, term))))
                     }
                     Ok(Some(Err(StreamAppendError::Conflict(at))))
-                        if client.has_forgotten(at.index) =>
+                        if client.has_forgotten(at.index, in_term) =>
                     {
                         let error = RPCError::Unreachable(unreachable(&Forgetful));
                         Some((Err(error), None))

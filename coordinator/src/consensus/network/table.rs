@@ -88,6 +88,9 @@ struct Known {
     peer: Peer,
     clocks: PeerClocks,
     link: Option<Link>,
+    /// The term in which this node leads or last led, and through which entry the other has said in it
+    /// that it holds the log. In another term it may have had to give entries up again.
+    acknowledged: (u64, u64),
 }
 
 impl Table {
@@ -279,6 +282,24 @@ impl Table {
             known.peer.trouble = Some(why.to_owned());
         });
         new
+    }
+
+    /// It holds the log through this entry, and says so to the leader of this term.
+    pub(super) fn acknowledges(&self, node: u64, term: u64, through: u64) {
+        if let Some(known) = self.inner().peers.get_mut(&node) {
+            let (of_term, held) = known.acknowledged;
+            let held = if of_term == term { held } else { 0 };
+            known.acknowledged = (term, held.max(through));
+        }
+    }
+
+    /// Through which entry it has acknowledged the log to the leader of this term.
+    pub(super) fn acknowledged(&self, node: u64, term: u64) -> u64 {
+        let inner = self.inner();
+        let known = inner.peers.get(&node).map(|known| known.acknowledged);
+        known
+            .filter(|&(of_term, _)| of_term == term)
+            .map_or(0, |(_, through)| through)
     }
 
     pub(super) fn log_passes(&self, node: u64) {
