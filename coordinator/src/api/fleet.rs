@@ -34,6 +34,7 @@ pub(super) struct AlertsQuery {
     /// Those that are cleared too.
     #[serde(default)]
     all: bool,
+    #[serde(default)]
     #[schemars(schema_with = "alert_kind")]
     kind: Option<AlertKind>,
     /// About this job and its runs, under its present name or one that it had before.

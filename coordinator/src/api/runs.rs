@@ -32,6 +32,7 @@ pub(super) struct ListQuery {
     job: Option<JobName>,
     /// Of all jobs whose names begin with this namespace.
     namespace: Option<NamespaceName>,
+    #[serde(default)]
     #[schemars(schema_with = "run_state")]
     state: Option<RunState>,
     /// With a fire time not before this.
@@ -46,6 +47,7 @@ pub(super) struct ListQuery {
     #[serde(default, with = "IdOrNull::<RunId>")]
     after: Option<RunId>,
     /// Ids with commas between.
+    #[serde(default)]
     #[schemars(schema_with = "run_ids")]
     ids: Option<String>,
     #[schemars(range(min = 1, max = 1000))]

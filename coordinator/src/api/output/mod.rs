@@ -59,6 +59,7 @@ pub(super) struct LogQuery {
     #[serde(default, with = "IdOrNull::<Token>")]
     token: Option<Token>,
     /// `stdout` or `stderr`; default: both, in the order they came in.
+    #[serde(default)]
     #[schemars(schema_with = "stream_words")]
     stream: Option<String>,
     /// Only what was written from this instant on.
