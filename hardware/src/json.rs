@@ -150,6 +150,16 @@ pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
     documents
 }
 
+/// As [`documents`], of tools whose outputs people put into one list.
+pub(crate) fn outputs(text: &str, report: &mut Report) -> Vec<Json> {
+    let documents = documents(text, report).into_iter();
+    let opened = documents.flat_map(|document| match document {
+        Json::List(outputs) => outputs,
+        one => vec![one],
+    });
+    opened.collect()
+}
+
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Reader)

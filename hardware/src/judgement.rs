@@ -3,7 +3,8 @@
 //! Good words are on a list, and only they are good: a word that no list has is unknown, with the
 //! word, and never well. What says nothing is unknown too.
 
-use crate::report::Health;
+use crate::facts::Facts;
+use crate::report::{Health, Item};
 
 /// Words and what they mean, in lower case with single blanks.
 pub(crate) type Words = &'static [(&'static str, Health)];
@@ -50,6 +51,15 @@ impl Judgement {
         }
     }
 
+    /// Judges a yes or no of which yes is bad. `said` is shown of what is neither.
+    pub(crate) fn fault(&mut self, fault: &str, raised: Option<bool>, said: &str) {
+        match raised {
+            Some(false) => {}
+            Some(true) => self.say(Health::Degraded, fault),
+            None => self.say(Health::Unknown, format!("{fault}: {said:?}")),
+        }
+    }
+
     /// What must have been said before anything can be well.
     pub(crate) fn require(&mut self, said: bool, what: &str) {
         if !said {
@@ -76,6 +86,17 @@ impl Judgement {
             if *health == Health::Degraded {
                 *health = Health::Rebuilding;
             }
+        }
+    }
+
+    /// The item that all of it was said of.
+    pub(crate) fn item(self, id: impl Into<String>, facts: Facts) -> Item {
+        let (health, reason) = self.finish();
+        Item {
+            id: id.into(),
+            health,
+            reason,
+            facts,
         }
     }
 

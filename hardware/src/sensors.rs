@@ -92,13 +92,7 @@ pub fn parse_sensors(text: &str) -> Report {
 }
 
 fn item(id: &str, facts: SensorFacts, judgement: Judgement) -> Item {
-    let (health, reason) = judgement.finish();
-    Item {
-        id: id.to_owned(),
-        health,
-        reason,
-        facts: Facts::Sensor(facts),
-    }
+    judgement.item(id.to_owned(), Facts::Sensor(facts))
 }
 
 fn of_ipmitool(text: &str) -> Report {

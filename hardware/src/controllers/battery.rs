@@ -313,17 +313,12 @@ impl Battery {
         } else if self.judgement.worst().is_some() {
             self.require(Heard::State, "its state");
         }
-        let (health, reason) = self.judgement.finish();
-        if health == Health::Failed && self.facts.replace.known().is_none() {
+        let failed = self.judgement.worst() == Some(Health::Failed);
+        if failed && self.facts.replace.known().is_none() {
             self.facts.replace =
                 Fact::Unknown("it failed, and nothing says whether to replace it".into());
         }
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Battery(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Battery(self.facts))
     }
 
     /// For tools that print the flags with every state: what is missing was cut away.

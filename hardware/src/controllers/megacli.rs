@@ -278,13 +278,7 @@ impl Adapter {
             self.judgement
                 .say(Health::Ok, "it counts nothing as degraded or failed");
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Controller(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Controller(self.facts))
     }
 }
 

@@ -253,13 +253,10 @@ impl Volume {
         if self.facts.action == Fact::Known(Action::Recovery) {
             self.judgement.rebuilds();
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: format!("{card}/v{}", self.number),
-            health,
-            reason,
-            facts: Facts::Volume(self.facts),
-        }
+        self.judgement.item(
+            format!("{card}/v{}", self.number),
+            Facts::Volume(self.facts),
+        )
     }
 }
 
@@ -314,13 +311,10 @@ impl Drive {
         self.judgement.require(self.told, "its state");
         let enclosure = self.enclosure.unwrap_or_else(|| "?".into());
         let slot = self.slot.unwrap_or_else(|| "?".into());
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: format!("{card}/e{enclosure}/s{slot}"),
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
+        self.judgement.item(
+            format!("{card}/e{enclosure}/s{slot}"),
+            Facts::Drive(self.facts),
+        )
     }
 }
 

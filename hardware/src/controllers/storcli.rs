@@ -278,13 +278,8 @@ impl Card {
             battery.field("state", said);
             self.overview.push(battery.item());
         }
-        let (health, reason) = judgement.finish();
-        self.overview.push(Item {
-            id: format!("c{number}"),
-            health,
-            reason,
-            facts: Facts::Controller(facts),
-        });
+        self.overview
+            .push(judgement.item(format!("c{number}"), Facts::Controller(facts)));
     }
 
     fn read_controller(&mut self, basics: Option<&Json>, status: &Json) {
@@ -328,13 +323,7 @@ impl Card {
         self.battery_bits = status
             .any(&["BBU Status", "Energy Pack Status"])
             .and_then(Json::count);
-        let (health, reason) = judgement.finish();
-        self.controller = Some(Item {
-            id: self.id.clone(),
-            health,
-            reason,
-            facts: Facts::Controller(facts),
-        });
+        self.controller = Some(judgement.item(self.id.clone(), Facts::Controller(facts)));
     }
 
     fn volume(&mut self, number: &str) -> &mut Volume {

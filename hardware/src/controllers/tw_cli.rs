@@ -185,13 +185,9 @@ fn controller(row: &Row, line: Line<'_>, report: &mut Report) {
             BatteryFacts::unknown(NOT_TOLD),
         ));
     }
-    let (health, reason) = judgement.finish();
-    report.items.push(Item {
-        id,
-        health,
-        reason,
-        facts: Facts::Controller(facts),
-    });
+    report
+        .items
+        .push(judgement.item(id, Facts::Controller(facts)));
 }
 
 fn unit(row: &Row, line: Line<'_>, report: &mut Report) {
@@ -248,13 +244,7 @@ fn unit(row: &Row, line: Line<'_>, report: &mut Report) {
             _ => None,
         });
     judgement.require(row.whole, "all of its row");
-    let (health, reason) = judgement.finish();
-    report.items.push(Item {
-        id,
-        health,
-        reason,
-        facts: Facts::Volume(facts),
-    });
+    report.items.push(judgement.item(id, Facts::Volume(facts)));
 }
 
 /// A disk of a unit, as `info c0 u0` lists it below the unit: counted there.
@@ -308,13 +298,7 @@ fn port(row: &Row, line: Line<'_>, report: &mut Report) {
     if plain(status) == "smart-failure" {
         facts.passed = false.into();
     }
-    let (health, reason) = judgement.finish();
-    report.items.push(Item {
-        id,
-        health,
-        reason,
-        facts: Facts::Drive(facts),
-    });
+    report.items.push(judgement.item(id, Facts::Drive(facts)));
 }
 
 /// Every column of it is a verdict of its own.
@@ -353,18 +337,12 @@ fn battery(row: &Row, line: Line<'_>, report: &mut Report) {
 
 fn battery_item(id: String, judgement: Judgement, mut facts: BatteryFacts) -> Item {
     facts.r#type = "BBU".to_owned().into();
-    let (health, reason) = judgement.finish();
-    facts.replace.learn(match health {
-        Health::Ok => Some(false),
-        Health::Failed => Some(true),
+    facts.replace.learn(match judgement.worst() {
+        Some(Health::Ok) => Some(false),
+        Some(Health::Failed) => Some(true),
         _ => None,
     });
-    Item {
-        id,
-        health,
-        reason,
-        facts: Facts::Battery(facts),
-    }
+    judgement.item(id, Facts::Battery(facts))
 }
 
 #[cfg(test)]

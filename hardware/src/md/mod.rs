@@ -81,13 +81,7 @@ impl Told {
             size_bytes: Fact::Unknown(why.into()),
             device: Fact::Known(format!("/dev/{}", id.trim_start_matches("/dev/"))),
         };
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id,
-            health,
-            reason,
-            facts: Facts::Array(facts),
-        }
+        self.judgement.item(id, Facts::Array(facts))
     }
 
     fn failures(&self) -> u64 {

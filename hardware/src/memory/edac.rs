@@ -92,13 +92,7 @@ impl Controller {
                 .and_then(|size| size.checked_mul(1 << 20)),
         );
         facts.usable_bytes = Fact::NotApplicable;
-        let (health, reason) = judgement.finish();
-        Item {
-            id,
-            health,
-            reason,
-            facts: Facts::Memory(facts),
-        }
+        judgement.item(id, Facts::Memory(facts))
     }
 }
 

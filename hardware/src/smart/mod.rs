@@ -132,12 +132,6 @@ impl Drive {
     fn item(mut self) -> Item {
         self.judgement.require(self.judged, "its own verdict");
         self.note_counters();
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Drive(self.facts))
     }
 }

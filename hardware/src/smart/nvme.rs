@@ -6,7 +6,7 @@
 use super::Drive;
 use crate::fact::Fact;
 use crate::facts::Medium;
-use crate::json::{Json, documents};
+use crate::json::{Json, outputs};
 use crate::lines::{lines, plain};
 use crate::report::{Health, Report};
 
@@ -16,18 +16,12 @@ const NOT_TOLD: &str = "nvme-cli does not tell";
 pub fn parse_nvme(text: &str) -> Report {
     let mut report = Report::default();
     let read = if text.contains('{') {
-        documents(text, &mut report)
+        outputs(text, &mut report)
     } else {
         vec![from_text(text)]
     };
-    for document in &read {
-        let outputs = match document {
-            Json::List(list) => list.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        for output in outputs {
-            read_output(output, &mut report);
-        }
+    for output in &read {
+        read_output(output, &mut report);
     }
     report
 }

@@ -7,7 +7,7 @@ use super::Drive;
 use super::smartctl_text::parse_text;
 use crate::fact::Fact;
 use crate::facts::Medium;
-use crate::json::{Json, documents};
+use crate::json::{Json, outputs};
 use crate::lines::plain;
 use crate::report::{Health, Report};
 
@@ -19,16 +19,8 @@ pub fn parse_smartctl(text: &str) -> Report {
         return parse_text(text);
     }
     let mut report = Report::default();
-    let read = documents(text, &mut report);
-    for document in &read {
-        // Several outputs may have been put into one list.
-        let outputs = match document {
-            Json::List(list) => list.as_slice(),
-            one => std::slice::from_ref(one),
-        };
-        for output in outputs {
-            read_output(output, &mut report);
-        }
+    for output in &outputs(text, &mut report) {
+        read_output(output, &mut report);
     }
     report
 }

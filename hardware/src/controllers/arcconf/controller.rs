@@ -84,13 +84,7 @@ impl Controller {
             .require(self.drives_counted, "how many drives are defunct");
         self.judgement
             .require(self.volumes_counted, "how many volumes failed");
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id,
-            health,
-            reason,
-            facts: Facts::Controller(self.facts),
-        }
+        self.judgement.item(id, Facts::Controller(self.facts))
     }
 }
 
@@ -183,12 +177,6 @@ impl Backup {
             return None;
         }
         self.judgement.require(self.told, "its status");
-        let (health, reason) = self.judgement.finish();
-        Some(Item {
-            id,
-            health,
-            reason,
-            facts: Facts::Battery(self.facts),
-        })
+        Some(self.judgement.item(id, Facts::Battery(self.facts)))
     }
 }

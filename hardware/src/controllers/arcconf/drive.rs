@@ -101,12 +101,6 @@ impl Drive {
         self.judgement.require(self.told, "its state");
         self.judgement
             .require(self.is_drive.is_some(), "what kind of device it is");
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Drive(self.facts))
     }
 }

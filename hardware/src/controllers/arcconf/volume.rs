@@ -158,17 +158,12 @@ impl Volume {
             self.facts.action = Action::Recovery.into();
             self.judgement.rebuilds();
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: if self.is_array {
-                Facts::Array(self.facts)
-            } else {
-                Facts::Volume(self.facts)
-            },
-        }
+        let facts = if self.is_array {
+            Facts::Array(self.facts)
+        } else {
+            Facts::Volume(self.facts)
+        };
+        self.judgement.item(self.id, facts)
     }
 }
 

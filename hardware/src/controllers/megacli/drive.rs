@@ -94,13 +94,7 @@ impl Drive {
                 self.alert = Alert::Told;
                 let flagged = flag(value);
                 facts.passed.learn(flagged.map(|flagged| !flagged));
-                match flagged {
-                    Some(false) => {}
-                    Some(true) => self.judgement.say(Health::Degraded, "a S.M.A.R.T. alert"),
-                    None => self
-                        .judgement
-                        .say(Health::Unknown, format!("S.M.A.R.T. alert: {value:?}")),
-                }
+                self.judgement.fault("a S.M.A.R.T. alert", flagged, value);
             }
             "foreign state" if !matches!(plain(value).as_str(), "none" | "") => {
                 self.judgement.note(format!("foreign state: {value}"));
@@ -137,13 +131,7 @@ impl Drive {
                 "whether it raised a S.M.A.R.T. alert",
             );
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Drive(self.facts))
     }
 }
 

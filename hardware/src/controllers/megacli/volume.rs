@@ -70,13 +70,7 @@ impl Volume {
                     .judgement
                     .note(format!("its cache policy {value:?} is not known here")),
             },
-            "bad blocks exist" => match flag(value) {
-                Some(true) => self.judgement.say(Health::Degraded, "bad blocks exist"),
-                Some(false) => {}
-                None => self
-                    .judgement
-                    .say(Health::Unknown, format!("bad blocks exist: {value:?}")),
-            },
+            "bad blocks exist" => self.judgement.fault(key, flag(value), value),
             "span depth" => self.spans = number(value),
             "virtual drive type" => self.cachecade |= plain(value).contains("cachecade"),
             _ if key.starts_with("number of drives") => {
@@ -142,13 +136,7 @@ impl Volume {
             self.judgement
                 .note("it holds writes back even without a battery in order");
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Volume(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Volume(self.facts))
     }
 }
 
@@ -160,9 +148,6 @@ pub(super) fn policy(text: &str) -> Option<CachePolicy> {
     let back = words.clone().any(|word| word == "writeback");
     let through = words.any(|word| word == "writethrough");
     match (back, through, without_battery) {
-        (true, false, false) if said.contains("no write cache if bad bbu") => {
-            Some(CachePolicy::WriteBack)
-        }
         (true, false, false) => Some(CachePolicy::WriteBack),
         (true, false, true) => Some(CachePolicy::WriteBackAlways),
         (false, true, _) => Some(CachePolicy::WriteThrough),

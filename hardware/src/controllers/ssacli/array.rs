@@ -62,14 +62,8 @@ impl Array {
                 None => judgement.require(false, "its status"),
             }
         }
-        let (health, reason) = judgement.finish();
         if !self.id.ends_with("/-") {
-            items.push(Item {
-                id: self.id,
-                health,
-                reason,
-                facts: Facts::Array(facts),
-            });
+            items.push(judgement.item(self.id, Facts::Array(facts)));
         }
         items.append(&mut volumes);
     }
@@ -204,12 +198,6 @@ impl Volume {
             self.judgement
                 .note("No-Battery Write Cache is on: writes wait even without a battery in order");
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Volume(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Volume(self.facts))
     }
 }

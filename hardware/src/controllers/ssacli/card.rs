@@ -10,7 +10,7 @@ use crate::fact::Fact;
 use crate::facts::{ArrayFacts, BatteryFacts, ControllerFacts, DriveFacts, Facts};
 use crate::judgement::{Judgement, flag, meaning};
 use crate::lines::{number, plain};
-use crate::report::{Health, Item, Report};
+use crate::report::{Health, Report};
 
 pub(super) struct Card {
     pub(super) id: String,
@@ -236,24 +236,13 @@ impl Card {
             self.judgement
                 .require(self.cache_told, "the state of its cache");
         }
-        let (health, reason) = self.judgement.finish();
         let always = self.facts.write_back_without_battery.known() == Some(&true);
-        items.push(Item {
-            id: self.id.clone(),
-            health,
-            reason,
-            facts: Facts::Controller(self.facts),
-        });
+        let facts = Facts::Controller(self.facts);
+        items.push(self.judgement.item(self.id.clone(), facts));
         match (self.battery, self.battery_absent) {
             (None, Some(why)) => items.push(absent_battery(format!("{}/battery", self.id), &why)),
             (Some((facts, judgement)), _) if judgement.worst().is_some() => {
-                let (health, reason) = judgement.finish();
-                items.push(Item {
-                    id: format!("{}/battery", self.id),
-                    health,
-                    reason,
-                    facts: Facts::Battery(facts),
-                });
+                items.push(judgement.item(format!("{}/battery", self.id), Facts::Battery(facts)));
             }
             (Some(_), Some(why)) => {
                 items.push(absent_battery(format!("{}/battery", self.id), &why));

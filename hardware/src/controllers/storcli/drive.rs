@@ -65,14 +65,8 @@ impl Drive {
         let mut alert = false;
         for said in state.all("S.M.A.R.T alert flagged by drive") {
             alert = true;
-            match said.flag() {
-                Some(false) => {}
-                Some(true) => self.judgement.say(Health::Degraded, "a S.M.A.R.T. alert"),
-                None => self.judgement.say(
-                    Health::Unknown,
-                    format!("S.M.A.R.T. alert: {:?}", said.said()),
-                ),
-            }
+            self.judgement
+                .fault("a S.M.A.R.T. alert", said.flag(), &said.said());
             self.facts.passed.learn(said.flag().map(|flagged| !flagged));
         }
         self.judgement
@@ -99,13 +93,7 @@ impl Drive {
         if !self.detailed {
             self.judgement.note("only its state is told");
         }
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Drive(self.facts))
     }
 }
 

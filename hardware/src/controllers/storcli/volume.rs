@@ -112,13 +112,7 @@ impl Volume {
             }
         }
         self.count(&members);
-        let (health, reason) = self.judgement.finish();
-        Item {
-            id: self.id,
-            health,
-            reason,
-            facts: Facts::Volume(self.facts),
-        }
+        self.judgement.item(self.id, Facts::Volume(self.facts))
     }
 
     /// A drive group of which no volume is told.
