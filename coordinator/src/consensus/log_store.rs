@@ -54,6 +54,8 @@ pub(super) struct LogStore {
 
 struct Shared {
     held: Mutex<Held>,
+    /// Since when a transaction is being written, while one is.
+    writing: watch::Sender<Option<Instant>>,
     reader: Mutex<LogReader>,
 }
 
@@ -68,8 +70,6 @@ struct Held {
     commands: usize,
     /// Entries before this index are on the disk.
     synced: watch::Sender<u64>,
-    /// Since when a transaction is being written, while one is.
-    writing: watch::Sender<Option<Instant>>,
 }
 
 pub(super) enum Order {
@@ -99,10 +99,10 @@ impl LogStore {
             entries: BTreeMap::new(),
             commands: 0,
             synced: watch::Sender::new(head.last.map_or(0, |last| last.index + 1)),
-            writing: watch::Sender::new(None),
         };
         let shared = Arc::new(Shared {
             held: Mutex::new(held),
+            writing: watch::Sender::new(None),
             reader: Mutex::new(LogReader::open(path)?),
         });
         let (writer, orders) = mpsc::unbounded_channel();
@@ -125,7 +125,7 @@ impl LogStore {
 
     /// Since when a transaction is being written, while one is.
     pub(super) fn writing(&self) -> watch::Receiver<Option<Instant>> {
-        self.shared.held().writing.subscribe()
+        self.shared.writing.subscribe()
     }
 
     /// The last entry that was purged, and the last one there is.
@@ -322,16 +322,13 @@ impl LogWriter {
         {
             orders.push(order);
         }
-        let committed = {
-            let held = self.shared.held();
-            held.writing.send_replace(Some(Instant::now()));
-            held.committed
-        };
+        self.shared.writing.send_replace(Some(Instant::now()));
+        let committed = self.shared.held().committed;
         match write_once(&mut self.file, &mut orders, committed.as_ref()) {
             Ok(()) => {}
             Err(error) => exit::now(LEDGER_FAILED, "writing the log failed", Some(&error)),
         }
-        self.shared.held().writing.send_replace(None);
+        self.shared.writing.send_replace(None);
         for order in orders {
             tell(order, &self.shared);
         }

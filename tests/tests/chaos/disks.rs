@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use protocol::RunState;
+use protocol::RunId;
 use protocol::api::{Alert, JobDetail};
 
 use crate::cables::{Wired, on_network};
@@ -17,7 +17,7 @@ use crate::journal::Journal;
 use crate::ledgers;
 use crate::room::Room;
 use crate::site::{GROUP, PATIENCE, Site, agent_name};
-use crate::writers::{Writer, living, tokens_of, wait_for_successes};
+use crate::writers::{Writer, living, successes_after, tokens_of, wait_for_successes};
 
 fn each(name: &str) -> Writer<'_> {
     Writer::ticking(name, "@every 2s")
@@ -114,10 +114,7 @@ fn a_leader_whose_disk_hangs_holds_nothing_up() -> Result<()> {
         sleep(Duration::from_secs(5));
         let last = site.runs()?.last().context("they have fired")?.run;
         site.wait_within(Duration::from_secs(10), "others to fire and run", |site| {
-            let runs = site.runs()?;
-            let new = runs.iter().filter(|run| run.run > last);
-            let done = new.filter(|run| run.state == RunState::Succeeded);
-            Ok(done.count() >= 3)
+            Ok(successes_after(site, &each, last)? >= 3)
         })?;
         sleep(Duration::from_secs(5));
         drop(hangs);
@@ -158,10 +155,7 @@ fn a_damaged_row_keeps_nobody_from_leading() -> Result<()> {
     ensure!(site.wait_for_leader()? == "c2", "the other one leads");
     let last = site.runs()?.last().context("they have fired")?.run;
     site.wait_for("the other to fire on", |site| {
-        let runs = site.runs()?;
-        let of_sound = runs.iter().filter(|run| run.job.to_string() == sound.name);
-        let new = of_sound.filter(|run| run.run > last && run.state == RunState::Succeeded);
-        Ok(new.count() >= 3)
+        Ok(successes_after(site, &sound, last)? >= 3)
     })?;
     let shown: JobDetail = site.get(&format!("jobs/{}", damaged.name))?;
     ensure!(shown.job.problem.is_some(), "it does not say so: {shown:?}");
@@ -176,13 +170,7 @@ fn a_damaged_row_keeps_nobody_from_leading() -> Result<()> {
     site.wait_until_ready("c1")?;
     site.kill("c2")?;
     ensure!(site.wait_for_leader()? == "c1", "the first one leads again");
-    let made_up = |site: &Site| -> Result<usize> {
-        let runs = site.runs()?;
-        let own = runs
-            .iter()
-            .filter(|run| run.job.to_string() == damaged.name);
-        Ok(own.filter(|run| run.state == RunState::Succeeded).count())
-    };
+    let made_up = |site: &Site| successes_after(site, &damaged, RunId(0));
     let before = made_up(&site)?;
     site.wait_for("the damaged one to fire on", |site| {
         Ok(made_up(site)? > before + 5)

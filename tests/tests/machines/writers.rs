@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use protocol::api;
 use protocol::attempt::AttemptOutcome;
-use protocol::{RunState, Token};
+use protocol::{RunId, RunState, Token};
 
 use crate::evidence::{self, Note, writer};
 use crate::site::{PATIENCE, Site, agent_name};
@@ -174,13 +174,18 @@ fn is_writer(site: &Site, pid: i32) -> bool {
     crate::leftovers::processes(site.directory()).contains(&pid)
 }
 
+/// How many runs of a job have succeeded, of those after this one.
+pub(crate) fn successes_after(site: &Site, job: &Writer, after: RunId) -> Result<usize> {
+    let runs = site.runs()?;
+    let own = runs.iter().filter(|run| run.job.to_string() == job.name);
+    let done = own.filter(|run| run.run > after && run.state == RunState::Succeeded);
+    Ok(done.count())
+}
+
 /// Waits until so many runs of a job that fires have succeeded.
 pub(crate) fn wait_for_successes(site: &mut Site, job: &Writer, count: usize) -> Result<()> {
     site.wait_for("some of its runs to succeed", |site| {
-        let runs = site.runs()?;
-        let own = runs.iter().filter(|run| run.job.to_string() == job.name);
-        let done = own.filter(|run| run.state == RunState::Succeeded);
-        Ok(done.count() >= count)
+        Ok(successes_after(site, job, RunId(0))? >= count)
     })
 }
 

@@ -4,11 +4,10 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use protocol::RunState;
 use protocol::api::{Alert, JobDetail};
 
 use crate::site::{COORDINATOR, Site, binary};
-use crate::writers::Writer;
+use crate::writers::{Writer, wait_for_successes};
 
 /// What a coordinator says that does not come up: standard error, as it is.
 fn refusal(arguments: &[String]) -> Result<String> {
@@ -85,14 +84,7 @@ fn a_job_whose_row_is_damaged_stands_still_alone() -> Result<()> {
     ensure!(changed == 1, "{changed} rows were damaged");
     drop(ledger);
     site.start_coordinator()?;
-    site.wait_for("the other to fire on", |site| {
-        let runs = site.runs()?;
-        let of_sound = runs.iter().filter(|run| run.job.to_string() == sound.name);
-        Ok(of_sound
-            .filter(|run| run.state == RunState::Succeeded)
-            .count()
-            >= 3)
-    })?;
+    wait_for_successes(&mut site, &sound, 3)?;
     let alerts: Vec<Alert> = site.get("alerts")?;
     let of_damaged = |alert: &Alert| {
         alert

@@ -6,12 +6,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use protocol::Token;
 use protocol::attempt::AttemptOutcome;
-use protocol::{RunState, Token};
 
 use crate::cables::{SWITCH, Wired, on_network};
 use crate::site::{COORDINATOR, PATIENCE, Site, agent_name, supervisor_name};
-use crate::writers::{Writer, attempt, living, tokens_of, wait_for_successors};
+use crate::writers::{Writer, attempt, living, tokens_of, wait_for_successes, wait_for_successors};
 
 /// A site whose hosts are on cables.
 struct Fleet {
@@ -211,14 +211,7 @@ fn a_third_of_all_packets_lost_costs_nothing_but_time() -> Result<()> {
             ..Writer::of("network/loss")
         };
         job.apply(&fleet.site)?;
-        fleet.site.wait_for("five runs to succeed", |site| {
-            let runs = site.runs()?;
-            Ok(runs
-                .iter()
-                .filter(|run| run.state == RunState::Succeeded)
-                .count()
-                >= 5)
-        })?;
+        wait_for_successes(&mut fleet.site, &job, 5)?;
         let evidence = fleet.site.evidence()?;
         println!("{}", evidence.summary());
         evidence.check_without_overlap()?;

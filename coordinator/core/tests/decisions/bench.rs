@@ -261,6 +261,16 @@ impl Bench {
         conn
     }
 
+    /// A certificate for so many days, of which so many are left.
+    pub(crate) fn certificate(&self, days: i64, left: i64) -> Lifetime {
+        let days_ms = |days| DurationMs(days * 86_400_000);
+        let until = self.now.wall + days_ms(left);
+        Lifetime {
+            from: until - days_ms(days),
+            until,
+        }
+    }
+
     pub(crate) fn disconnect(&mut self, conn: ConnId) {
         self.core.handle_disconnected(conn, self.now);
         self.settle();

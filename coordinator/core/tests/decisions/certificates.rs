@@ -1,7 +1,7 @@
 //! Certificates that end soon.
 
 use ledger::command::{AlertKind, Command, On, Over};
-use protocol::{AgentId, DurationMs, Lifetime};
+use protocol::AgentId;
 
 use crate::bench::{Bench, attach};
 
@@ -17,22 +17,13 @@ fn told(bench: &Bench) -> Vec<String> {
     })
 }
 
-/// A certificate of a year that ends in so many days.
-fn ends_in(bench: &Bench, days: i64) -> Lifetime {
-    let until = bench.now.wall + DurationMs(days * DAY);
-    Lifetime {
-        from: until - DurationMs(365 * DAY),
-        until,
-    }
-}
-
 #[test]
 fn a_person_is_told_a_month_before_and_then_once_a_day() {
     let mut bench = Bench::new();
-    let soon = ends_in(&bench, 20);
+    let soon = bench.certificate(365, 20);
     let conn = bench.connect_with("h1", soon);
     bench.attaches(conn, attach(&[]));
-    let later = ends_in(&bench, 31);
+    let later = bench.certificate(365, 31);
     let other = bench.connect_with("h2", later);
     bench.attaches(other, attach(&[]));
     bench.pass(61_000);
@@ -51,7 +42,7 @@ fn a_person_is_told_a_month_before_and_then_once_a_day() {
 #[test]
 fn who_is_not_there_is_not_told_of_and_a_new_certificate_ends_the_matter() {
     let mut bench = Bench::new();
-    let soon = ends_in(&bench, 20);
+    let soon = bench.certificate(365, 20);
     let conn = bench.connect_with("h1", soon);
     bench.disconnect(conn);
     bench.pass(61_000);
@@ -61,7 +52,7 @@ fn who_is_not_there_is_not_told_of_and_a_new_certificate_ends_the_matter() {
     bench.pass(61_000);
     assert_eq!(told(&bench).len(), 1);
     bench.disconnect(conn);
-    let renewed = ends_in(&bench, 300);
+    let renewed = bench.certificate(365, 300);
     let conn = bench.connect_with("h1", renewed);
     bench.attaches(conn, attach(&[]));
     bench.pass(61_000);

@@ -2,7 +2,7 @@
 
 use coordinator_core::SeenMember;
 use ledger::command::{AlertKind, Command};
-use protocol::{BootMs, DurationMs, Lifetime};
+use protocol::{BootMs, DurationMs};
 
 use crate::bench::Bench;
 
@@ -131,15 +131,6 @@ fn each_other_trouble_is_told_after_its_time() {
     }
 }
 
-/// A certificate of thirty days that ends in so many.
-fn ends_in(bench: &Bench, days: i64) -> Lifetime {
-    let until = bench.now.wall + DurationMs(days * DAY);
-    Lifetime {
-        from: until - DurationMs(30 * DAY),
-        until,
-    }
-}
-
 #[test]
 fn a_control_machine_that_does_not_renew_its_certificate_is_told_of_before_it_ends() {
     let kind = AlertKind::CertificateEnds;
@@ -150,7 +141,7 @@ fn a_control_machine_that_does_not_renew_its_certificate_is_told_of_before_it_en
             ..witness(now)
         }
     };
-    let (long, short) = (ends_in(&bench, 5), ends_in(&bench, 2));
+    let (long, short) = (bench.certificate(30, 5), bench.certificate(30, 2));
     find(&mut bench, 70, with(long));
     // What the leader before has told of may be over.
     assert_eq!(said(&bench, kind), ["over"]);
@@ -167,7 +158,7 @@ fn a_control_machine_that_does_not_renew_its_certificate_is_told_of_before_it_en
 fn by_a_clock_that_is_not_believed_no_certificate_ends_and_none_is_renewed() {
     let kind = AlertKind::CertificateEnds;
     let mut bench = Bench::new();
-    let certificate = ends_in(&bench, 20);
+    let certificate = bench.certificate(30, 20);
     let seen = move |now| SeenMember {
         certificate: Some(certificate),
         ..witness(now)

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream, StreamExt};
@@ -155,34 +154,30 @@ impl RaftNetworkV2<Types> for Client {
         S: Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
     {
         Box::pin(async move {
-            let term = Arc::new(AtomicU64::new(0));
-            let said = Arc::clone(&term);
-            let input = input.inspect(move |request| {
-                said.store(request.vote.leader_id.term, Ordering::Relaxed);
-            });
             let session = Session {
                 line: self.line().await?,
                 input: Some(input),
+                term: 0,
                 beat_limit: option.hard_ttl(),
                 log: None,
             };
             let client = &*self;
-            let answers = stream::unfold(Some((session, term)), move |state| async move {
-                let (mut session, term) = state?;
-                let answer = session.next().await;
-                let in_term = term.load(Ordering::Relaxed);
-                match answer {
+            let answers = stream::unfold(Some(session), move |session| async move {
+                let mut session = session?;
+                match session.next().await {
                     // What comes after an answer that is no progress is for openraft to say.
                     Ok(Some(answer @ Ok(last))) => {
                         let through = last.map_or(0, |last| last.index);
-                        client.table.acknowledges(client.node, in_term, through);
+                        client
+                            .table
+                            .acknowledges(client.node, session.term, through);
                         if session.log.is_some() {
                             client.table.log_passes(client.node);
                         }
-                        Some((Ok(answer), Some((session, term))))
+                        Some((Ok(answer), Some(session)))
                     }
                     Ok(Some(Err(StreamAppendError::Conflict(at))))
-                        if client.has_forgotten(at.index, in_term) =>
+                        if client.has_forgotten(at.index, session.term) =>
                     {
                         let error = RPCError::Unreachable(unreachable(&Forgetful));
                         Some((Err(error), None))
@@ -283,6 +278,8 @@ struct Session<S> {
     line: Arc<Line>,
     /// None when there are no more.
     input: Option<S>,
+    /// In which the requests are made: all of one session in the same.
+    term: u64,
     beat_limit: Duration,
     log: Option<LogStream>,
 }
@@ -317,6 +314,7 @@ where
             let Some(request) = next_of(&mut self.input).await else {
                 return Ok(None);
             };
+            self.term = request.vote.leader_id.term;
             if request.entries.is_empty() {
                 return beat(&self.line, &request, self.beat_limit).await.map(Some);
             }
