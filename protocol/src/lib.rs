@@ -7,6 +7,7 @@ pub mod access;
 pub mod api;
 pub mod attempt;
 pub mod certificate;
+pub mod host;
 pub mod ids;
 pub mod lease;
 pub mod message;
@@ -20,8 +21,11 @@ pub mod time;
 
 pub use access::{ApiRole, Reach};
 pub use certificate::Lifetime;
+pub use host::{HostFacts, HostNow, HostProfile};
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, JoinTokenId, RunId, SessionId, Token};
-pub use names::{AgentName, ClusterId, JobName, Label, NamespaceName, ResourceName, TokenName};
+pub use names::{
+    AgentName, ClassName, ClusterId, JobName, Label, NamespaceName, ResourceName, TokenName,
+};
 pub use role::{Role, RoleError};
 pub use rules::{Rule, Rules};
 pub use run::RunState;

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptEnd, Work};
+use crate::host::HostNow;
 use crate::output::Wanted;
 use crate::time::{DurationMs, WallMs};
 use crate::{Epoch, Label, SessionId, Token};
@@ -96,6 +97,9 @@ pub struct Heartbeat {
     /// by since `wall`, as far as the way has stayed what it was. Unset before the first answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<DurationMs>,
+    /// How the host fares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostNow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest part of a job's name, longest name of an agent, resource or API token, longest label, in
-/// bytes.
+/// Longest part of a job's name, longest name of an agent, resource, class or API token, longest label,
+/// in bytes.
 pub const NAME_PART_BYTES_MAX: usize = 63;
 
 /// What a part of a job's name looks like, as a regular expression of ECMA 262.
@@ -49,6 +49,11 @@ pub struct Label(String);
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceName(String);
 
+/// A kind of host that jobs ask for, `io` or `big-memory`: as [`NamespaceName`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClassName(String);
+
 /// The part of a job's name before its `/`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -86,6 +91,10 @@ pub enum NameError {
         "`{name}` is not a valid name of a resource: use 1 to 63 of a-z, 0-9, `-`, `_`, `.`, beginning with a letter or digit"
     )]
     Resource { name: String },
+    #[error(
+        "`{name}` is not a valid name of a class: use 1 to 63 of a-z, 0-9, `-`, `_`, `.`, beginning and ending with a letter or digit"
+    )]
+    Class { name: String },
 }
 
 impl JobName {
@@ -128,6 +137,12 @@ impl ResourceName {
     }
 }
 
+impl ClassName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl NamespaceName {
     pub fn as_str(&self) -> &str {
         &self.0
@@ -142,6 +157,17 @@ impl NamespaceName {
 impl TokenName {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for ClassName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<ClassName, NameError> {
+        let name = text.to_owned();
+        match name_part(text) {
+            Ok(name) => Ok(ClassName(name)),
+            Err(_) => Err(NameError::Class { name }),
+        }
     }
 }
 
@@ -278,6 +304,7 @@ string_conversions!(AgentName);
 string_conversions!(ClusterId);
 string_conversions!(Label);
 string_conversions!(ResourceName);
+string_conversions!(ClassName);
 string_conversions!(NamespaceName);
 string_conversions!(TokenName);
 

@@ -15,21 +15,32 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("transport", &["protocol"]),
     ("jobs", &["protocol"]),
+    ("profiles", &["protocol", "jobs"]),
     ("ledger", &["protocol", "jobs"]),
-    ("coordinator-core", &["protocol", "jobs", "ledger"]),
+    (
+        "coordinator-core",
+        &["protocol", "jobs", "profiles", "ledger"],
+    ),
     (
         "coordinator",
         &[
             "protocol",
             "jobs",
+            "profiles",
             "ledger",
             "coordinator-core",
+            "hardware",
+            "probes",
             "transport",
         ],
     ),
     ("agent-core", &["protocol"]),
     ("hardware", &[]),
-    ("agent", &["protocol", "agent-core", "transport"]),
+    ("probes", &["protocol", "hardware"]),
+    (
+        "agent",
+        &["protocol", "agent-core", "hardware", "probes", "transport"],
+    ),
     (
         "matins",
         &[
@@ -39,6 +50,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "coordinator",
             "agent",
             "hardware",
+            "probes",
+            "profiles",
             "transport",
         ],
     ),
@@ -46,7 +59,13 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that decide and never act.
-const PURE: &[&str] = &["protocol", "jobs", "coordinator-core", "agent-core"];
+const PURE: &[&str] = &[
+    "protocol",
+    "jobs",
+    "profiles",
+    "coordinator-core",
+    "agent-core",
+];
 
 /// Crates that keep the rules of the pure ones but for one thing: they read files, in one module, below
 /// a root that is handed in.

@@ -37,7 +37,9 @@ use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
 use protocol::lease::{self, agent_deadline};
 use protocol::message::{AgentMessage, Incarnation, Nonce, Receipt, SLOTS_MAX, Started};
 use protocol::supervisor::{Event, KillCause, Request, Table};
-use protocol::{BootMs, DurationMs, Epoch, Label, Now, Rule, Rules, SessionId, Token, WallMs};
+use protocol::{
+    BootMs, DurationMs, Epoch, HostNow, Label, Now, Rule, Rules, SessionId, Token, WallMs,
+};
 
 pub use policy::{Forbidden, Policy, Program, ProgramError};
 pub use receipt::StartRefusal;
@@ -195,6 +197,7 @@ pub struct Agent {
     nonces: VecDeque<Nonce>,
     stopping: bool,
     disk_full: Option<DiskFull>,
+    host: Option<HostNow>,
     actions: VecDeque<Action>,
 }
 
@@ -284,6 +287,7 @@ impl Agent {
             nonces: VecDeque::new(),
             stopping: false,
             disk_full: None,
+            host: None,
             actions: VecDeque::new(),
         }
     }
@@ -422,6 +426,12 @@ impl Agent {
     pub fn handle_disk(&mut self, full: Option<DiskFull>, now: Now) {
         self.enforce_deadlines(now.boot);
         self.disk_full = full;
+    }
+
+    /// How the host fares, as it was found last: told with every beat from now on.
+    pub fn handle_host(&mut self, host: HostNow, now: Now) {
+        self.enforce_deadlines(now.boot);
+        self.host = Some(host);
     }
 
     /// The end of an attempt's output, as asked for by [`Action::ReadTail`]; more than

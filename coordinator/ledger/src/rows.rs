@@ -7,8 +7,8 @@ pub use protocol::RunState;
 use protocol::attempt::Trigger;
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AgentName, DurationMs, ExecutionId, JobId, JobName, Label, Now, ResourceName, RunId,
-    SessionId, Token, WallMs,
+    AgentId, AgentName, DurationMs, ExecutionId, HostFacts, JobId, JobName, Label, Now,
+    ResourceName, RunId, SessionId, Token, WallMs,
 };
 use serde::{Deserialize, Serialize};
 
@@ -306,6 +306,8 @@ pub struct AgentRow {
     pub slots: u32,
     /// What the host said of itself when it last attached; in order, each once.
     pub labels: Arc<[Label]>,
+    /// What the host was found to be when it last registered.
+    pub facts: Arc<HostFacts>,
     /// Why it is served no more, whatever it shows.
     pub barred: Option<Bar>,
     pub cordon: Option<Cordon>,
@@ -340,6 +342,7 @@ impl AgentRow {
             supervisor: Incarnation(0),
             slots: 0,
             labels: Arc::from([]),
+            facts: Arc::default(),
             barred: None,
             cordon: None,
             silent_reigns: 0,

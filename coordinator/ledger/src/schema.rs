@@ -19,7 +19,7 @@ use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Cordon, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 6;
+pub(crate) const SCHEMA_VERSION: i64 = 7;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -203,6 +203,7 @@ CREATE TABLE agents (
     supervisor INTEGER NOT NULL,
     slots INTEGER NOT NULL,
     labels TEXT NOT NULL,
+    facts TEXT NOT NULL,
     barred INTEGER,
     barred_reason TEXT,
     cordon INTEGER,

@@ -202,6 +202,7 @@ impl FakeAgent {
     pub(crate) fn beat(&self, beat: u64, attempts: Vec<Token>) {
         self.say(AgentMessage::Heartbeat(Heartbeat {
             round_trip: None,
+            host: None,
             session: self.session,
             beat,
             wall: WallMs(0),

@@ -90,6 +90,7 @@ impl Agent {
                         beat,
                         wall: now.wall,
                         attempts: self.attempts.keys().copied().collect(),
+                        host: self.host.clone(),
                     };
                     self.send(AgentMessage::Heartbeat(heartbeat));
                     self.ask_supervisor(now.boot);

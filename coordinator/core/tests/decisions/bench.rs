@@ -327,6 +327,7 @@ impl Bench {
         let (session, attempts) = (host.session, attempts.to_vec());
         let heartbeat = Heartbeat {
             round_trip: None,
+            host: None,
             session,
             beat,
             wall,

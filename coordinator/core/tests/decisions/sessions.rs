@@ -302,6 +302,7 @@ fn only_the_live_session_is_listened_to() {
     let session = other.session;
     let beat = Heartbeat {
         round_trip: None,
+        host: None,
         session,
         beat: 1,
         wall,

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use protocol::attempt::AttemptOutcome;
 use protocol::message::{FRAME_BYTES_MAX, Incarnation, LABELS_MAX, SLOTS_MAX};
@@ -113,6 +114,7 @@ impl AttachAgent {
             context.end_session(before)?;
         }
         let labels: BTreeSet<Label> = self.labels.iter().cloned().collect();
+        let facts = known.map(|agent| Arc::clone(&agent.row.facts));
         // What an operator has said of a host outlives its sessions.
         let known = known.filter(|_| context.rules.on(Rule::CordonHolds));
         context.write_agent(&Agent {
@@ -124,6 +126,7 @@ impl AttachAgent {
                 supervisor: self.supervisor,
                 slots: self.slots,
                 labels: labels.into_iter().collect(),
+                facts: facts.unwrap_or_default(),
                 barred: None,
                 cordon: known.and_then(|agent| agent.row.cordon),
                 silent_reigns: 0,

@@ -1,5 +1,7 @@
 //! Agents and their sessions.
 
+use std::sync::Arc;
+
 use protocol::message::Incarnation;
 use protocol::{AgentId, AgentName, Label, SessionId, WallMs};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -65,12 +67,12 @@ pub(crate) struct Session {
 }
 
 pub(crate) const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, labels, \
-     barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns";
+     facts, barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns";
 
 pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
-    let cordon = coded_option(row, 9)?;
+    let cordon = coded_option(row, 10)?;
     let cordoned = cordon.map(|_: Cordon| -> rusqlite::Result<Cordoned> {
-        let (by, reason) = (row.get(10)?, row.get(11)?);
+        let (by, reason) = (row.get(11)?, row.get(12)?);
         Ok(Cordoned { by, reason })
     });
     Ok(Agent {
@@ -82,11 +84,12 @@ pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
             supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
             slots: row.get(5)?,
             labels: json::<Vec<Label>>(row, 6)?.into(),
-            barred: coded_option(row, 7)?,
+            facts: Arc::new(json(row, 7)?),
+            barred: coded_option(row, 8)?,
             cordon,
-            silent_reigns: row.get(12)?,
+            silent_reigns: row.get(13)?,
         },
-        barred_reason: row.get(8)?,
+        barred_reason: row.get(9)?,
         cordoned: cordoned.transpose()?,
     })
 }
@@ -139,10 +142,11 @@ impl Context<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO agents
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
                  ON CONFLICT (agent_id) DO UPDATE SET session = ?3, boot_id = ?4,
-                    supervisor = ?5, slots = ?6, labels = ?7, barred = ?8, barred_reason = ?9,
-                    cordon = ?10, cordon_by = ?11, cordon_reason = ?12, silent_reigns = ?13",
+                    supervisor = ?5, slots = ?6, labels = ?7, facts = ?8, barred = ?9,
+                    barred_reason = ?10, cordon = ?11, cordon_by = ?12, cordon_reason = ?13,
+                    silent_reigns = ?14",
             )?
             .execute(params![
                 row.agent_id.0,
@@ -152,6 +156,7 @@ impl Context<'_> {
                 row.supervisor.0.cast_signed(),
                 row.slots,
                 serde_json::to_string(&row.labels[..]).expect("a list of strings is always JSON"),
+                serde_json::to_string(&*row.facts).expect("facts by name are always JSON"),
                 row.barred.map(Bar::code),
                 agent.barred_reason,
                 row.cordon.map(Cordon::code),
