@@ -2,3 +2,7 @@
 //!
 //! [`hardware`] reads and judges what somebody hands it; here is who fetches that. Every probe has a time
 //! limit and a budget of bytes, and one that fails costs its own fact, which then says why.
+
+mod profile;
+
+pub use profile::{MEASURED, read_profile};

@@ -1,0 +1,252 @@
+//! What a host registers: the report of its parts, and the facts that classes and matching go by.
+//!
+//! The facts are drawn from the report by [`facts_of`], which is pure, so that what decides where a job
+//! runs can be tried on the machines of others. Every fact that a profile can have is known, or says
+//! why not, or does not apply; none is guessed.
+
+use std::path::Path;
+
+use hardware::facts::{Action, ArrayFacts, CpuFacts, MemoryFacts};
+use hardware::{Fact, Facts, Health, Item, Report, Root, read_machine};
+use protocol::host::{FACT_TEXT_BYTES_MAX, FACTS, HostFacts, HostProfile, Value};
+
+/// Facts that only measuring gives: whoever measured hands them in.
+pub const MEASURED: &[&str] = &[
+    "cpu.score_single",
+    "cpu.score_all",
+    "memory.bandwidth_bytes_per_s",
+    "disk.fsync_grade",
+    "disk.fsync_p99_us",
+    "disk.random_write_iops",
+];
+
+/// Reads everything that the machine below `root` tells of itself without being measured, and joins it with
+/// what was `measured` before: facts of [`MEASURED`] by their names, known or not.
+/// `data_directory` is where the agent keeps its files; the facts of `disk` are of what holds it.
+pub fn read_profile(
+    root: &Root,
+    _data_directory: &Path,
+    measured: Option<&HostFacts>,
+) -> HostProfile {
+    let report = read_machine(root);
+    let facts = facts_of(&report, measured);
+    // Keys are texts and numbers are finite: that a report is no JSON cannot be.
+    let report = serde_json::to_value(&report).expect("a report is JSON");
+    HostProfile { facts, report }
+}
+
+/// The facts of a host, from the report of its parts.
+fn facts_of(report: &Report, measured: Option<&HostFacts>) -> HostFacts {
+    let mut facts = HostFacts::default();
+    for spec in FACTS {
+        facts.miss(spec.name, "nothing that was read tells of it");
+    }
+    for item in &report.items {
+        match &item.facts {
+            Facts::Cpu(cpu) => learn_cpu(&mut facts, cpu),
+            Facts::Memory(memory) if item.id == "memory" => learn_memory(&mut facts, memory),
+            _ => {}
+        }
+    }
+    learn_correction(&mut facts, report);
+    learn_storage(&mut facts, report);
+    let health = report.worst().as_str().to_owned();
+    facts.know("host.health", Value::Text(health));
+    learn_measured(&mut facts, measured);
+    facts
+}
+
+fn learn_cpu(facts: &mut HostFacts, cpu: &CpuFacts) {
+    take(facts, "cpu.model", &cpu.model);
+    take(facts, "cpu.packages", &cpu.packages);
+    take(facts, "cpu.cores", &cpu.cores);
+    take(facts, "cpu.threads", &cpu.threads);
+    take(facts, "cpu.threads_usable", &cpu.threads_usable);
+    take(facts, "cpu.numa_nodes", &cpu.numa_nodes);
+    if let Some(threads) = cpu.threads_usable.known() {
+        let threads_milli = threads.saturating_mul(1000);
+        let quota_milli = cpu.quota.known().map(|quota| (quota * 1000.0) as u64);
+        let usable_milli = threads_milli.min(quota_milli.unwrap_or(threads_milli));
+        facts.know("cpu.usable_milli", number(usable_milli));
+    }
+}
+
+fn learn_memory(facts: &mut HostFacts, memory: &MemoryFacts) {
+    take(facts, "memory.size_bytes", &memory.size_bytes);
+    take(facts, "memory.usable_bytes", &memory.usable_bytes);
+}
+
+/// Of whichever part of the report tells whether memory corrects errors.
+fn learn_correction(facts: &mut HostFacts, report: &Report) {
+    let told = report.items.iter().find_map(|item| match &item.facts {
+        Facts::Memory(memory) => memory.ecc.known(),
+        _ => None,
+    });
+    match told {
+        Some(ecc) => facts.know("memory.ecc", Value::Truth(*ecc)),
+        None => facts.miss(
+            "memory.ecc",
+            "neither a memory controller nor the firmware tells",
+        ),
+    }
+}
+
+fn learn_storage(facts: &mut HostFacts, report: &Report) {
+    let stores = |item: &&Item| {
+        matches!(
+            item.facts,
+            Facts::Array(_) | Facts::Volume(_) | Facts::Battery(_) | Facts::Drive(_)
+        )
+    };
+    let stores: Vec<&Item> = report.items.iter().filter(stores).collect();
+    match stores.iter().map(|item| item.health).max() {
+        Some(worst) => facts.know("storage.health", Value::Text(worst.as_str().to_owned())),
+        None => facts.miss("storage.health", "no disk is seen"),
+    }
+    let rebuilds = |item: &&Item| {
+        item.health == Health::Rebuilding
+            || match &item.facts {
+                Facts::Array(array) | Facts::Volume(array) => is_filled(array),
+                _ => false,
+            }
+    };
+    let rebuilding = stores.iter().any(rebuilds);
+    facts.know("storage.rebuilding", Value::Truth(rebuilding));
+}
+
+/// A check only reads, and what is delayed does not begin before others end.
+fn is_filled(array: &ArrayFacts) -> bool {
+    matches!(
+        array.action.known(),
+        Some(Action::Resync | Action::Recovery | Action::Reshape)
+    )
+}
+
+fn learn_measured(facts: &mut HostFacts, measured: Option<&HostFacts>) {
+    for name in MEASURED {
+        match measured.and_then(|measured| measured.fact(name)) {
+            Some(fact) => {
+                facts.0.insert((*name).to_owned(), fact.clone());
+            }
+            None => facts.miss(name, "it was not measured"),
+        }
+    }
+}
+
+/// A fact of the report under its name here. What does not apply is not there.
+fn take<T: Clone + ToValue>(facts: &mut HostFacts, name: &'static str, fact: &Fact<T>) {
+    match fact {
+        Fact::Known(value) => facts.know(name, value.to_value()),
+        Fact::Unknown(why) => facts.miss(name, why.as_ref()),
+        Fact::NotApplicable => {
+            facts.0.remove(name);
+        }
+    }
+}
+
+trait ToValue {
+    fn to_value(&self) -> Value;
+}
+
+impl ToValue for u64 {
+    fn to_value(&self) -> Value {
+        number(*self)
+    }
+}
+
+impl ToValue for String {
+    fn to_value(&self) -> Value {
+        let mut end = self.len().min(FACT_TEXT_BYTES_MAX);
+        while !self.is_char_boundary(end) {
+            end -= 1;
+        }
+        Value::Text(self[..end].to_owned())
+    }
+}
+
+/// No machine has so much that it is no `i64`; what is garbled ends there.
+fn number(value: u64) -> Value {
+    Value::Number(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hardware::Archive;
+
+    fn profile(listing: &str) -> HostProfile {
+        let archive = Archive::parse_listing(listing).unwrap();
+        read_profile(&Root::Archive(archive), Path::new("/var/lib/matins"), None)
+    }
+
+    const MACHINE: &str = "\
+        /sys/devices/system/cpu/present:0-3\n\
+        /sys/devices/system/cpu/online:0-3\n\
+        /sys/devices/system/cpu/cpu0/topology/physical_package_id:0\n\
+        /sys/devices/system/cpu/cpu0/topology/thread_siblings_list:0\n\
+        ==> /proc/self/cgroup <==\n0::/a\n\
+        ==> /proc/mounts <==\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n\
+        /sys/fs/cgroup/a/cpu.max:150000 100000\n\
+        /sys/fs/cgroup/a/memory.max:1048576\n\
+        ==> /proc/meminfo <==\nMemTotal: 2048 kB\n";
+
+    #[test]
+    fn what_jobs_can_have_is_what_the_group_leaves() {
+        let facts = profile(MACHINE).facts;
+        assert_eq!(facts.number("cpu.threads_usable"), Some(4));
+        assert_eq!(facts.number("cpu.usable_milli"), Some(1500));
+        assert_eq!(facts.number("memory.size_bytes"), Some(2 << 20));
+        assert_eq!(facts.number("memory.usable_bytes"), Some(1 << 20));
+    }
+
+    #[test]
+    fn an_array_that_is_filled_is_told() {
+        let array = |action: &str| {
+            format!(
+                "{MACHINE}/sys/block/md0/md/level:raid1\n/sys/block/md0/md/array_state:clean\n\
+                 /sys/block/md0/md/raid_disks:2\n/sys/block/md0/md/degraded:0\n\
+                 /sys/block/md0/md/sync_action:{action}\n"
+            )
+        };
+        for (action, rebuilding, health) in [
+            ("idle", false, "ok"),
+            ("check", false, "ok"),
+            ("resync", true, "rebuilding"),
+            ("reshape", true, "ok"),
+        ] {
+            let facts = profile(&array(action)).facts;
+            assert_eq!(
+                facts.truth("storage.rebuilding"),
+                Some(rebuilding),
+                "{action}"
+            );
+            assert_eq!(facts.text("storage.health"), Some(health), "{action}");
+        }
+    }
+
+    #[test]
+    fn every_fact_is_known_or_says_why_not() {
+        let profile = profile(MACHINE);
+        for spec in FACTS {
+            assert!(profile.facts.fact(spec.name).is_some(), "{}", spec.name);
+        }
+        assert!(profile.report["items"].is_array());
+    }
+
+    #[test]
+    fn what_was_measured_is_taken_over() {
+        let mut measured = HostFacts::default();
+        measured.know("disk.fsync_p99_us", Value::Number(900));
+        measured.miss("cpu.score_all", "the machine was busy");
+        measured.know("cpu.cores", Value::Number(99));
+        let root = Root::Archive(Archive::parse_listing(MACHINE).unwrap());
+        let facts = read_profile(&root, Path::new("/"), Some(&measured)).facts;
+        assert_eq!(facts.number("disk.fsync_p99_us"), Some(900));
+        assert_eq!(
+            facts.fact("cpu.score_all"),
+            measured.fact("cpu.score_all"),
+            "why it is not known"
+        );
+        assert_eq!(facts.number("cpu.cores"), Some(1), "nobody measures that");
+    }
+}
