@@ -18,8 +18,10 @@ pub use manifest::{
     Needs, Overlap, ParamError, Params, Previous, Problem, Serial, Shards, Which, manifest_schema,
     parse_manifests,
 };
+pub use nearest::nearest;
 pub use schedule::{
     ClockNote, Dialect, DialectError, Explanation, Face, Instant, Missed, Schedule, ScheduleError,
     ScheduleSpec, Warning, tzdata_version,
 };
+pub use shown::shown;
 pub use size::{SizeError, parse_size};

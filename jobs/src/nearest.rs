@@ -2,10 +2,7 @@
 
 /// Of these candidates, in ASCII, the one with the fewest edits from `word`, if that is few enough
 /// to be a typing mistake: a third of its length, at most 3. Case does not count. The first of equals wins.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A word this long is no typing mistake, and the distance costs its square.
     const LONGEST: usize = 64;
     let word: Vec<char> = word.chars().take(LONGEST + 1).collect();

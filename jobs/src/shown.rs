@@ -4,7 +4,7 @@
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// The text on one line, control characters escaped, cut where it is long.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut shown: String = text
         .chars()
         .take(SHOWN_CHARS_MAX)

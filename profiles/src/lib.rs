@@ -2,3 +2,5 @@
 //! job have been seen to use.
 //!
 //! Pure: facts of hosts and samples of runs come in, verdicts with their reasons go out.
+
+pub mod classes;
