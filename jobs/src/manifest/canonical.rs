@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::attempt::Limits;
-use protocol::{DurationMs, JobName, Label, ResourceName};
+use protocol::{ClassName, DurationMs, JobName, Label, ResourceName};
 use serde::{Serialize, Serializer};
 
 use super::policy::{
@@ -90,8 +90,14 @@ enum CanonicalShards {
 
 #[derive(Serialize)]
 struct CanonicalNeeds<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'a ClassName>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     labels: &'a BTreeSet<Label>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu: Option<serde_json::Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     uses: &'a BTreeMap<ResourceName, u32>,
 }
@@ -168,7 +174,10 @@ impl Serialize for Manifest {
             },
             takeover_after: self.takeover_after.to_string(),
             needs: (self.needs != Needs::default()).then_some(CanonicalNeeds {
+                class: self.needs.class.as_ref(),
                 labels: &self.needs.labels,
+                cpu: self.needs.cpu_milli.and_then(processors),
+                memory: self.needs.memory_bytes.map(show_size),
                 uses: &self.needs.uses,
             }),
             priority: self.priority,
@@ -186,6 +195,15 @@ impl Serialize for Manifest {
             },
         }
         .serialize(serializer)
+    }
+}
+
+/// Thousandths as the number that is written, which reads back as the same.
+fn processors(milli: u32) -> Option<serde_json::Number> {
+    if milli.is_multiple_of(1000) {
+        Some((milli / 1000).into())
+    } else {
+        serde_json::Number::from_f64(f64::from(milli) / 1000.0)
     }
 }
 

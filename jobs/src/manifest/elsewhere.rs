@@ -21,17 +21,6 @@ const LATER: &str = "is not acted on by this version of Matins, which therefore 
 /// Fields that the form of a manifest provides for and that nothing acts on yet, with what stands
 /// today. The path of the mapping that they belong to, and their name.
 const LATER_FIELDS: &[(&str, &str, &str)] = &[
-    ("needs", "class", "hosts are chosen by `labels`"),
-    (
-        "needs",
-        "cpu",
-        "`limits: { cpu_weight: 200 }` is twice the usual share",
-    ),
-    (
-        "needs",
-        "memory",
-        "`limits: { memory: 2GiB }` bounds what an attempt uses",
-    ),
     ("", "alert", "what needs a person is in `matins get alerts`"),
     ("repeatable", "on_failure", "write it into `how`"),
 ];
@@ -220,9 +209,9 @@ const FOREIGN: &[(&str, &str, &str)] = &[
         "leave it out: each attempt gets a directory of its own; name files by their full paths",
     ),
     (
-        "resources resource requests mem ram memorylimit memorymax tasksmax cpu cpus cpushares ulimit",
+        "resources resource requests mem ram memorylimit memorymax tasksmax cpus cpushares ulimit",
         "",
-        "write `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them; a number of CPUs cannot be set, `cpu_weight: 200` is twice the usual share",
+        "write `needs: { cpu: 1, memory: 2GiB }` for what is set aside on a host, and `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }` for what it may not exceed, any of them",
     ),
     (
         "uid runas runasuser username serviceaccount serviceaccountname group gid",

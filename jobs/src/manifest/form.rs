@@ -54,6 +54,10 @@ pub(super) enum Holds {
     /// A list of 1 to so many durations.
     Durations(usize, DurationMs, DurationMs),
     Size(u64, u64),
+    /// Processors, to the thousandth; the limits in thousandths.
+    Processors(u32, u32),
+    /// The name of a class of hosts.
+    Class,
     /// A cron expression.
     Cron,
     /// The IANA name of a time zone.
@@ -487,10 +491,29 @@ static SIZED: Form = Form {
 static NEEDS: Form = Form {
     fields: &[
         Field {
+            name: "class",
+            says: "the class of hosts that it is for, by name: `cpu`, `memory`, `io`, `general` or one of your own",
+            left_out: LeftOut::Without("any host"),
+            holds: Holds::Class,
+        },
+        Field {
             name: "labels",
             says: "labels that its agent has, all of them",
             left_out: LeftOut::Without("any host"),
             holds: Holds::Labels(LABELS_MAX),
+        },
+        Field {
+            name: "cpu",
+            says: "processors that one shard keeps busy, as `1`, `0.5` or `2.25`; they are set aside for it",
+            left_out: LeftOut::Without("one beside `class: cpu`, else none is set aside"),
+            holds: Holds::Processors(1, 1_024_000),
+        },
+        Field {
+            name: "memory",
+            says: "memory that one shard takes; it is set aside for it, and `limits.memory` is what it may not exceed",
+            left_out: LeftOut::Without("none is set aside"),
+            // As for `limits.memory`.
+            holds: Holds::Size(4 << 20, 16 << 40),
         },
         Field {
             name: "uses",
@@ -499,7 +522,7 @@ static NEEDS: Form = Form {
             holds: Holds::Units(USES_MAX, 1, UNITS_MAX),
         },
     ],
-    short: "`needs: { labels: [jdk17], uses: { ledger-db: 4 } }`, either of them",
+    short: "`needs: { class: io, labels: [jdk17], cpu: 1, memory: 2GiB, uses: { ledger-db: 4 } }`, any of them",
     together: "{}",
 };
 

@@ -2,15 +2,95 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{Label, ResourceName};
+use protocol::{ClassName, Label, ResourceName};
 
 use super::form::Holds;
 use super::named::{self, Kind};
 use super::problem::Problems;
 use super::section::Cell;
-use super::values::{any_text, integer};
-use super::yaml::Value;
+use super::values::{any_text, integer, text};
+use super::yaml::{Style, Value};
 use crate::shown::shown;
+
+/// The name of a class of hosts. Whether there is such a class is for whoever knows the hosts.
+pub(super) fn class(cell: Cell, problems: &mut Problems) -> Option<ClassName> {
+    if let Value::List(_) = cell.node.value {
+        let remedy = "write one, for example `class: io`; what else a host must have are `labels`";
+        cell.refuse("is a list, not the name of a class", remedy, problems);
+        return None;
+    }
+    let name = text(cell, problems)?;
+    let class = name.parse().ok();
+    if class.is_none() {
+        cell.refuse(
+            format!("`{}` is not the name of a class", shown(&name)),
+            "write for example `class: io`: 1 to 63 of a-z, 0-9, `-`, `_` and `.`, beginning and ending with a letter or digit",
+            problems,
+        );
+    }
+    class
+}
+
+/// Processors, in thousandths.
+pub(super) fn processors(cell: Cell, problems: &mut Problems) -> Option<u32> {
+    let Holds::Processors(low, high) = cell.field.holds else {
+        cell.field.misread("processors")
+    };
+    let limits = format!("{} to {}", show_milli(low), show_milli(high));
+    let remedy = format!("write a number of processors from {limits}, for example 0.5");
+    let (what, remedy) = match &cell.node.value {
+        Value::Scalar {
+            text,
+            style: Style::Plain | Style::PlainLines,
+        } => match milli(text) {
+            Ok(milli) if (low..=high).contains(&milli) => return Some(milli),
+            Ok(_) => (format!("{} is outside {limits}", shown(text)), remedy),
+            Err((what, certain)) => (what, certain.unwrap_or(remedy)),
+        },
+        Value::Scalar { text, .. } => (
+            format!("\"{}\" is text, not a number", shown(text)),
+            match milli(text) {
+                Ok(_) => "leave the quotes out".to_owned(),
+                Err(_) => remedy,
+            },
+        ),
+        Value::Refused => return None,
+        Value::List(_) => ("is a list, not a number".to_owned(), remedy),
+        Value::Map(_) => ("is a mapping, not a number".to_owned(), remedy),
+    };
+    cell.refuse(what, remedy, problems);
+    None
+}
+
+/// A decimal number of at most three places in thousandths, or what is wrong with it and what to
+/// write, where that is certain.
+fn milli(text: &str) -> Result<u32, (String, Option<String>)> {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(number) = text.strip_suffix('m').filter(|number| is_digits(number)) {
+        let meant = number.parse().map(|milli| format!("write {}", show_milli(milli)));
+        let what = format!("`{}` is in thousandths, as Kubernetes has them", shown(text));
+        return Err((what, meant.ok()));
+    }
+    let (whole, places) = text.split_once('.').unwrap_or((text, "0"));
+    if !is_digits(whole) || !is_digits(places) || whole.len() > 1 && whole.starts_with('0') {
+        return Err((format!("`{}` is not a number of processors", shown(text)), None));
+    }
+    let places = places.trim_end_matches('0');
+    if places.len() > 3 {
+        let what = format!("`{}` has more than three decimal places", shown(text));
+        return Err((what, None));
+    }
+    // What is too large for the type is too large for the field.
+    let milli = format!("{whole}{places:0<3}");
+    Ok(milli.parse().unwrap_or(u32::MAX))
+}
+
+/// Thousandths as people write them: `0.5`, `2`, `2.25`.
+pub(crate) fn show_milli(milli: u32) -> String {
+    let places = format!("{:03}", milli % 1000);
+    let number = format!("{}.{places}", milli / 1000);
+    number.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
 
 /// A list of labels, each once.
 pub(super) fn labels(cell: Cell, problems: &mut Problems) -> Option<BTreeSet<Label>> {

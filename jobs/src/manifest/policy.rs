@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{DurationMs, JobName, Label, ResourceName};
+use protocol::{ClassName, DurationMs, JobName, Label, ResourceName};
 use serde::Serialize;
 
 use super::form::{AFTER_EXAMPLE, SHARDS_MAX};
@@ -104,8 +104,13 @@ pub enum Shards {
 /// What a host must have to be given a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
+    pub class: Option<ClassName>,
     /// All of them.
     pub labels: BTreeSet<Label>,
+    /// Thousandths of a processor that one shard keeps busy.
+    pub cpu_milli: Option<u32>,
+    /// Memory that one shard takes.
+    pub memory_bytes: Option<u64>,
     /// Units that one shard takes, at least 1 each.
     pub uses: BTreeMap<ResourceName, u32>,
 }

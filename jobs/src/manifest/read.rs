@@ -6,7 +6,7 @@ use protocol::attempt::Limits;
 
 use super::command::command;
 use super::form::MANIFEST;
-use super::needs::{labels, units};
+use super::needs::{class, labels, processors, units};
 use super::params::params;
 use super::placeholder::Argument;
 use super::policy::{Begins, Needs};
@@ -275,10 +275,16 @@ fn limits(top: &Section, problems: &mut Problems) -> Option<Limits> {
 
 fn needs(top: &Section, problems: &mut Problems) -> Option<Needs> {
     let section = top.inner("needs", problems)?;
+    let class = section.read_if_there("class", problems, class);
     let labels = section.read_if_there("labels", problems, labels);
+    let cpu_milli = section.read_if_there("cpu", problems, processors);
+    let memory_bytes = section.read_if_there("memory", problems, size);
     let uses = section.read_if_there("uses", problems, units);
     Some(Needs {
+        class: class.ok()?,
         labels: labels.ok()?.unwrap_or_default(),
+        cpu_milli: cpu_milli.ok()?,
+        memory_bytes: memory_bytes.ok()?,
         uses: uses.ok()?.unwrap_or_default(),
     })
 }

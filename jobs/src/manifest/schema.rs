@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::command::ENTRIES_MAX;
 use super::form::{Field, Form, Holds, LeftOut, MANIFEST};
+use super::needs::show_milli;
 use super::params::PARAM_NAME_PATTERN;
 use super::values::{USER_BYTES_MAX, USER_PATTERN};
 use crate::size::show_size;
@@ -107,6 +108,11 @@ fn of_value(holds: &Holds) -> Value {
             json!({"type": "array", "items": duration, "minItems": 1, "maxItems": at_most})
         }
         Holds::Size(..) => json!({"type": "string", "pattern": "^[0-9]+(KiB|MiB|GiB|TiB)$"}),
+        Holds::Processors(low, high) => {
+            let (low, high) = (f64::from(*low) / 1000.0, f64::from(*high) / 1000.0);
+            json!({"type": "number", "minimum": low, "maximum": high})
+        }
+        Holds::Class => json!({"type": "string", "pattern": format!("^{NAME_PART_PATTERN}$")}),
         Holds::Cron => {
             json!({"type": "string", "pattern": "^\\s*(@\\S+(\\s+\\S+)?|\\S+(\\s+\\S+){4,6})\\s*$"})
         }
@@ -170,6 +176,9 @@ fn limits(holds: &Holds) -> Option<String> {
         Holds::Duration(low, high) => Some(format!("{low} to {high}")),
         Holds::Durations(_, low, high) => Some(format!("each {low} to {high}")),
         Holds::Size(low, high) => Some(format!("{} to {}", show_size(low), show_size(high))),
+        Holds::Processors(low, high) => {
+            Some(format!("{} to {}", show_milli(low), show_milli(high)))
+        }
         _ => None,
     }
 }

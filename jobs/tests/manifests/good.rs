@@ -83,7 +83,7 @@ expected_duration: 1d2h
 timeout: 1h30m
 start_deadline: 45m
 shards: { of: 90m, target: 3m }
-needs: { labels: [jdk17, disk=ssd], uses: { ledger-db: 4, license: 1 } }
+needs: { class: io, labels: [jdk17, disk=ssd], cpu: 2.250, memory: 1536MiB, uses: { ledger-db: 4, license: 1 } }
 priority: 80
 params: { region: east, day: "1", empty: "" }
 begins: paused
@@ -159,6 +159,10 @@ run:
         .map(protocol::Label::as_str)
         .collect();
     assert_eq!(labels, ["disk=ssd", "jdk17"]);
+    let class = manifest.needs.class.as_ref();
+    assert_eq!(class.map(protocol::ClassName::as_str), Some("io"));
+    assert_eq!(manifest.needs.cpu_milli, Some(2250));
+    assert_eq!(manifest.needs.memory_bytes, Some(1536 << 20));
     let uses = manifest.needs.uses.iter();
     let uses: Vec<(&str, u32)> = uses.map(|(name, &units)| (name.as_str(), units)).collect();
     assert_eq!(uses, [("ledger-db", 4), ("license", 1)]);
@@ -212,6 +216,25 @@ fn every_policy_word_is_read() {
     let misfire = "misfire: { policy: run_now }";
     let written = one(&format!("{}\n{empty}", with("misfire", misfire)));
     assert_eq!(written.to_json(), one(&with("misfire", misfire)).to_json());
+}
+
+#[test]
+fn processors_are_kept_to_the_thousandth() {
+    for (written, milli, kept) in [
+        ("1", 1000, "1"),
+        ("0.5", 500, "0.5"),
+        ("2.250", 2250, "2.25"),
+        ("0.001", 1, "0.001"),
+        ("0.1", 100, "0.1"),
+        ("1023.999", 1_023_999, "1023.999"),
+        ("1024", 1_024_000, "1024"),
+    ] {
+        let manifest = one(&with("needs", &format!("needs: {{ cpu: {written} }}")));
+        assert_eq!(manifest.needs.cpu_milli, Some(milli), "{written}");
+        let json = manifest.to_json();
+        assert!(json.contains(&format!("\"cpu\":{kept}}}")), "{json}");
+        assert_eq!(Manifest::from_json(&json).unwrap(), manifest, "{written}");
+    }
 }
 
 #[test]

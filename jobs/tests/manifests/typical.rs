@@ -269,7 +269,7 @@ const WRONG: &[(&[Edit], &[&str])] = &[
         &[
             "4:9: shards: `05` begins with 0, octal to some readers; leave the 0 out: 5",
             "5:19: limits.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB (1024 bytes), MiB (1024 KiB), GiB and TiB",
-            "5:24: limits.cpus: there is no such field; write `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }`, any of them; a number of CPUs cannot be set, `cpu_weight: 200` is twice the usual share",
+            "5:24: limits.cpus: there is no such field; write `needs: { cpu: 1, memory: 2GiB }` for what is set aside on a host, and `limits: { memory: 2GiB, pids: 500, cpu_weight: 100 }` for what it may not exceed, any of them",
         ],
     ),
     // A colon in a sentence.

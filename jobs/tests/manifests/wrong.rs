@@ -223,8 +223,48 @@ fn one_field_wrong() {
             "11:27: needs.uses.ledger-db: has no value; write how many units one shard takes, for example 1",
         ),
         (
-            "needs: { class: io }",
-            "11:10: needs.class: is not acted on by this version of Matins, which therefore refuses it; leave it out; hosts are chosen by `labels`",
+            "needs: { class: IO hosts }",
+            "11:17: needs.class: `IO hosts` is not the name of a class; write for example `class: io`: 1 to 63 of a-z, 0-9, `-`, `_` and `.`, beginning and ending with a letter or digit",
+        ),
+        (
+            "needs: { class: [io] }",
+            "11:17: needs.class: is a list, not the name of a class; write one, for example `class: io`; what else a host must have are `labels`",
+        ),
+        (
+            "needs: { cpu: 500m }",
+            "11:15: needs.cpu: `500m` is in thousandths, as Kubernetes has them; write 0.5",
+        ),
+        (
+            "needs: { cpu: two }",
+            "11:15: needs.cpu: `two` is not a number of processors; write a number of processors from 0.001 to 1024, for example 0.5",
+        ),
+        (
+            "needs: { cpu: -1 }",
+            "11:15: needs.cpu: `-1` is not a number of processors; write a number of processors from 0.001 to 1024, for example 0.5",
+        ),
+        (
+            "needs: { cpu: 0.0005 }",
+            "11:15: needs.cpu: `0.0005` has more than three decimal places; write a number of processors from 0.001 to 1024, for example 0.5",
+        ),
+        (
+            "needs: { cpu: 0 }",
+            "11:15: needs.cpu: 0 is outside 0.001 to 1024; write a number of processors from 0.001 to 1024, for example 0.5",
+        ),
+        (
+            "needs: { cpu: 99999999999 }",
+            "11:15: needs.cpu: 99999999999 is outside 0.001 to 1024; write a number of processors from 0.001 to 1024, for example 0.5",
+        ),
+        (
+            "needs: { cpu: \"2\" }",
+            "11:15: needs.cpu: \"2\" is text, not a number; leave the quotes out",
+        ),
+        (
+            "needs: { memory: 2GB }",
+            "11:18: needs.memory: `2GB` has the unit `GB`, which programs read differently; write 2GiB; units are KiB (1024 bytes), MiB (1024 KiB), GiB and TiB",
+        ),
+        (
+            "needs: { memory: 2048 }",
+            "11:18: needs.memory: `2048` has no unit; write for example 512MiB or 2GiB",
         ),
         (
             "priority: high",
