@@ -4,3 +4,4 @@
 //! Pure: facts of hosts and samples of runs come in, verdicts with their reasons go out.
 
 pub mod classes;
+pub mod matching;

@@ -67,13 +67,21 @@ pub(super) fn processors(cell: Cell, problems: &mut Problems) -> Option<u32> {
 fn milli(text: &str) -> Result<u32, (String, Option<String>)> {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some(number) = text.strip_suffix('m').filter(|number| is_digits(number)) {
-        let meant = number.parse().map(|milli| format!("write {}", show_milli(milli)));
-        let what = format!("`{}` is in thousandths, as Kubernetes has them", shown(text));
+        let meant = number
+            .parse()
+            .map(|milli| format!("write {}", show_milli(milli)));
+        let what = format!(
+            "`{}` is in thousandths, as Kubernetes has them",
+            shown(text)
+        );
         return Err((what, meant.ok()));
     }
     let (whole, places) = text.split_once('.').unwrap_or((text, "0"));
     if !is_digits(whole) || !is_digits(places) || whole.len() > 1 && whole.starts_with('0') {
-        return Err((format!("`{}` is not a number of processors", shown(text)), None));
+        return Err((
+            format!("`{}` is not a number of processors", shown(text)),
+            None,
+        ));
     }
     let places = places.trim_end_matches('0');
     if places.len() > 3 {
@@ -89,7 +97,10 @@ fn milli(text: &str) -> Result<u32, (String, Option<String>)> {
 pub(crate) fn show_milli(milli: u32) -> String {
     let places = format!("{:03}", milli % 1000);
     let number = format!("{}.{places}", milli / 1000);
-    number.trim_end_matches('0').trim_end_matches('.').to_owned()
+    number
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
 }
 
 /// A list of labels, each once.
