@@ -117,6 +117,7 @@ impl Card {
     pub(super) fn begin_drive(&mut self, name: &str, brackets: &[&str]) {
         let drive = self.drives.entry(name.to_owned()).or_insert_with(|| Drive {
             told: false,
+            foretold: false,
             spare: false,
             facts: DriveFacts::unknown(NOT_TOLD),
             judgement: Judgement::default(),

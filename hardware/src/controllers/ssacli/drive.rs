@@ -9,6 +9,8 @@ use crate::report::{Health, Item};
 pub(super) struct Drive {
     pub(super) told: bool,
     pub(super) spare: bool,
+    /// It foretells its own failure.
+    pub(super) foretold: bool,
     pub(super) facts: DriveFacts,
     pub(super) judgement: Judgement,
 }
@@ -33,7 +35,12 @@ impl Drive {
             self.facts.medium.learn(medium);
             return;
         }
+        self.status(said);
+    }
+
+    fn status(&mut self, said: &str) {
         self.told = true;
+        self.foretold |= plain(said) == "predictive failure";
         self.judgement.word("status", said, STATES);
     }
 
@@ -41,7 +48,6 @@ impl Drive {
         let facts = &mut self.facts;
         match key {
             "status" => {
-                self.told = true;
                 for part in value.split(',') {
                     if part
                         .trim()
@@ -49,7 +55,7 @@ impl Drive {
                         .and_then(decimal)
                         .is_none()
                     {
-                        self.judgement.word("status", part, STATES);
+                        self.status(part);
                     }
                 }
             }
@@ -90,22 +96,12 @@ impl Drive {
 
     pub(super) fn item(mut self, id: String) -> Item {
         self.judgement.require(self.told, "its status");
-        let (health, reason) = self.judgement.finish();
-        let word = plain(&reason);
-        self.facts.passed.learn(match health {
-            Health::Ok => Some(true),
-            Health::Degraded if word.contains("predictive failure") => Some(false),
-            _ => None,
-        });
-        self.facts
-            .predictive_failures
-            .learn(word.contains("status: predictive failure").then_some(1));
-        Item {
-            id,
-            health,
-            reason,
-            facts: Facts::Drive(self.facts),
-        }
+        let well = self.judgement.worst() == Some(Health::Ok);
+        let passed = (well || self.foretold).then_some(!self.foretold);
+        self.facts.passed.learn(passed);
+        let foretold = self.foretold.then_some(1);
+        self.facts.predictive_failures.learn(foretold);
+        self.judgement.item(id, Facts::Drive(self.facts))
     }
 }
 
