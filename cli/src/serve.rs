@@ -5,6 +5,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use coordinator::ClassFile;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, Uid, User, gethostname, getppid};
@@ -32,6 +33,10 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     })?;
     begin(&options.child, log.clone())?;
     let what = format!("running a coordinator on {}", options.data.display());
+    let classes = ClassFile::read(options.classes.as_deref()).map_err(|error| {
+        let remedy = "correct the file, and try it with `matins classes --file FILE`";
+        Failure::of_error(&what, &error, remedy)
+    })?;
     let identity_dir = identity_dir(options.identity, &options.data);
     let backups = options.backups.schedule();
     let options = coordinator::Options {
@@ -46,6 +51,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
             warn: options.clock_warn,
             stop: options.clock_stop,
         },
+        classes,
         address_keeper: options.address_keeper,
         certificate_life: options.certificate_life,
     };

@@ -14,6 +14,7 @@ use coordinator_core::clock::Thresholds;
 use coordinator_core::clock::members::{MemberClock, Reading};
 use coordinator_core::{Config, Core};
 use ledger::{SeenClock, Store, StoreError, WorkingSet};
+use profiles::classes::Classes;
 use protocol::api::{ClusterStanding, LeaderAddress};
 use protocol::message::Incarnation;
 use protocol::{BootMs, Epoch, Role, Rules, WallMs};
@@ -43,6 +44,7 @@ pub(crate) struct About {
     pub(crate) incarnation: Incarnation,
     pub(crate) boot_id: String,
     pub(crate) clock: Thresholds,
+    pub(crate) classes: Arc<Classes>,
 }
 
 /// Follows who leads, and has the engine reign while this node does. Ends with the group.
@@ -150,6 +152,7 @@ async fn prepare(
         looked_at,
         last_clock,
         clock: about.clock,
+        classes: Arc::clone(&about.classes),
         members: clocks_of_members(group),
         yielded,
     };

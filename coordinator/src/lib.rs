@@ -25,6 +25,7 @@ mod agents;
 mod api;
 mod authority;
 mod backups;
+mod class_file;
 mod clock;
 mod cluster;
 mod committer;
@@ -53,6 +54,7 @@ pub use backups::{
     BackupSchedule, MakeError, RestoreError, Restored, ShipError, back_up, check as check_backup,
     restore,
 };
+pub use class_file::{CLASS_FILE, ClassFile, ClassFileError};
 pub use coordinator_core::clock::Thresholds;
 pub use data_dir::{DataDirError, LEDGER_FILE};
 pub use exit::LEDGER_FAILED;

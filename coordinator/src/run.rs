@@ -10,6 +10,7 @@ use std::time::Duration;
 use coordinator_core::address::Trouble;
 use coordinator_core::clock::Thresholds;
 use coordinator_core::{Afterwards, NoSuccessor};
+use profiles::classes::Classes;
 use protocol::DurationMs;
 use protocol::message::Incarnation;
 use tokio::net::TcpListener;
@@ -26,6 +27,7 @@ use crate::agents;
 use crate::api::{self, Api, ApiListener, OpenOutputs, Readers};
 use crate::authority::{Authority, AuthorityError};
 use crate::backups::{self, BackupSchedule};
+use crate::class_file::ClassFile;
 use crate::clock::read_boot_id;
 use crate::committer;
 use crate::consensus::GroupError;
@@ -68,6 +70,8 @@ pub struct Options {
     pub node: String,
     /// How far from the fleet's clocks this machine's may be.
     pub clock: Thresholds,
+    /// Which hosts are of which class.
+    pub classes: ClassFile,
     /// Socket of the process that keeps the leader's address, where there is one.
     pub address_keeper: Option<PathBuf>,
     /// Backups that it makes while it leads.
@@ -179,6 +183,7 @@ pub async fn run_until(
         &options.node,
         certificate.clone(),
         options.clock,
+        Arc::clone(&options.classes.classes),
         Arc::clone(&roster),
     )?;
     if let Some(keeper) = options.address_keeper {
@@ -310,6 +315,7 @@ impl Threads {
         node: &str,
         certificate: watch::Receiver<OwnCertificate>,
         clock: Thresholds,
+        classes: Arc<Classes>,
         roster: Arc<Roster>,
     ) -> Result<Threads, CoordinatorError> {
         let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
@@ -318,6 +324,7 @@ impl Threads {
             incarnation: Incarnation(incarnation),
             boot_id: read_boot_id().map_err(CoordinatorError::BootId)?,
             clock,
+            classes,
         };
         let (engine, inbox) = engine::channel();
         let metrics = Arc::new(Metrics::default());

@@ -65,6 +65,10 @@ pub(crate) struct Coordinator {
     /// Nothing fires while it differs by more than this
     #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "1s")]
     pub(crate) clock_stop: DurationMs,
+    /// File that says which hosts are of which class, the same on all coordinators
+    /// [default: /etc/matins/classes.toml, where it exists]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) classes: Option<PathBuf>,
     /// Socket of the address keeper on this machine; without one no address follows
     /// the leader
     #[arg(long, value_name = "FILE")]

@@ -1,11 +1,13 @@
 //! The state machine itself: inputs, outputs, and what becomes of an outcome.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use ledger::command::{Admit, AlertKind, BecomeActive, Command, Over, Proposal, SkipWaiting};
 use ledger::{
     AgentRow, Change, Done, JobRow, Outcome, Refusal, SeenClock, ShardRow, ShardState, WorkingSet,
 };
+use profiles::classes::Classes;
 use protocol::lease::STALLED_LEADER;
 use protocol::message::{CoordinatorBody, CoordinatorMessage, Incarnation};
 use protocol::{
@@ -64,6 +66,8 @@ pub struct Config {
     pub last_clock: Option<SeenClock>,
     /// How far from the others' clocks this one may be.
     pub clock: clock::Thresholds,
+    /// Which hosts are of which class.
+    pub classes: Arc<Classes>,
     /// How the clocks of all other members of the group were read last.
     pub members: Vec<MemberClock>,
     /// When this process last gave the lead away for its clock.
@@ -118,6 +122,7 @@ pub struct Core {
     pub(crate) backups: Backups,
     pub(crate) yielding: Yielding,
     pub(crate) watched: Watched,
+    pub(crate) classes: Arc<Classes>,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -184,6 +189,7 @@ impl Core {
             backups: Backups::default(),
             yielding: Yielding::new(config.yielded),
             watched: Watched::new(now.boot),
+            classes: Arc::clone(&config.classes),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
@@ -301,6 +307,11 @@ impl Core {
 
     pub fn working_set(&self) -> &WorkingSet {
         &self.set
+    }
+
+    /// The classes of hosts that this leader goes by.
+    pub fn classes(&self) -> &Classes {
+        &self.classes
     }
 
     pub fn epoch(&self) -> Option<Epoch> {

@@ -7,6 +7,7 @@ use coordinator_core::clock::Thresholds;
 use coordinator_core::{Afterwards, NoSuccessor, Request};
 use jobs::parse_manifests;
 use ledger::Done;
+use profiles::classes::Classes;
 use protocol::JobName;
 use protocol::message::Incarnation;
 use tokio::runtime::Runtime;
@@ -115,6 +116,7 @@ fn about() -> About {
         incarnation: Incarnation(1),
         boot_id: "boot".to_owned(),
         clock: Thresholds::default(),
+        classes: Arc::new(Classes::built_in()),
     }
 }
 

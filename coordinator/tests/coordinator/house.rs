@@ -85,6 +85,7 @@ impl House {
             membership: coordinator::Membership::alone(),
             node: "c1".to_owned(),
             clock: coordinator::Thresholds::default(),
+            classes: coordinator::ClassFile::built_in(),
             address_keeper: None,
             backups: None,
             certificate_life: transport::ca::RENEWED_LIFETIME,

@@ -253,6 +253,7 @@ fn child_coordinator() {
         membership: coordinator::Membership::alone(),
         node: "child".to_owned(),
         clock: coordinator::Thresholds::default(),
+        classes: coordinator::ClassFile::built_in(),
         address_keeper: None,
         backups: None,
         certificate_life: transport::ca::RENEWED_LIFETIME,

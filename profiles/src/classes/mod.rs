@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use protocol::{ClassName, HostFacts};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 pub use health::{HealthRule, Severity};
 pub use jobs::Problem;
@@ -119,6 +120,35 @@ impl Classes {
     /// In the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&ClassName, &Class)> {
         self.by_name.iter()
+    }
+
+    /// Every class and every rule, a line each: the same for all files that say the same.
+    pub fn written(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (name, class) in &self.by_name {
+            lines.push(format!("[class.{name}] {}", class.about));
+            let lists = [
+                ("require", &class.require),
+                ("refuse", &class.refuse),
+                ("warn", &class.warn),
+            ];
+            for (list, rules) in lists {
+                lines.extend(rules.iter().map(|rule| {
+                    let because = rule.because.as_deref().unwrap_or_default();
+                    format!("{list} {} because {because}", rule.written())
+                }));
+            }
+        }
+        lines.push(format!("[health] {:?}", self.health));
+        lines
+    }
+
+    /// The same for files that say the same, and hardly ever for others: eight digits, for people who hold
+    /// two coordinators against each other.
+    pub fn digest(&self) -> String {
+        let digest = Sha256::digest(self.written().join("\n"));
+        let [first, second, third, fourth] = [digest[0], digest[1], digest[2], digest[3]];
+        format!("{:08x}", u32::from_be_bytes([first, second, third, fourth]))
     }
 
     /// How a host of these facts stands to every class.

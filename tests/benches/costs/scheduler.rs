@@ -11,6 +11,7 @@ use coordinator_core::{Config, ConnId, Core, Effect, Request, RequestId};
 use jobs::Manifest;
 use ledger::command::PutJob;
 use ledger::{Command, Proposal, Store};
+use profiles::classes::Classes;
 use protocol::message::{AgentMessage, Attach, CoordinatorBody, Incarnation, Nonce, Receipt};
 use protocol::{BootMs, DurationMs, JobName, Lifetime, Now, Rules, Token, WallMs};
 
@@ -88,6 +89,7 @@ impl Scheduler {
             looked_at: store.last_applied()?,
             last_clock: None,
             clock: Thresholds::default(),
+            classes: Arc::new(Classes::built_in()),
             members: Vec::new(),
             yielded: None,
         };

@@ -10,6 +10,7 @@ use coordinator_core::{
 use jobs::Manifest;
 use ledger::command::{Command, Fire, Proposal, RerunScope};
 use ledger::{Done, RunState, ShardState, Store};
+use profiles::classes::Classes;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, Receipt,
@@ -469,6 +470,7 @@ fn config(looked_at: i64) -> Config {
         boot_id: "boot".to_owned(),
         last_clock: None,
         clock: Thresholds::default(),
+        classes: Arc::new(Classes::built_in()),
         members: Vec::new(),
         yielded: None,
     }

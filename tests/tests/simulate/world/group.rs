@@ -9,9 +9,12 @@
 //! One machine is a group of one: its process leads whenever it is there. Beside a pair there is a witness, of
 //! which nothing is modelled but its clock.
 
+use std::sync::Arc;
+
 use coordinator_core::clock::Thresholds;
 use coordinator_core::clock::members::{MemberClock, Reading};
 use coordinator_core::{Config, ConnId, Core};
+use profiles::classes::Classes;
 use protocol::message::{Incarnation, Nonce};
 use protocol::{DurationMs, Role, Rule};
 
@@ -146,6 +149,7 @@ impl World {
             node,
             incarnation: Incarnation(self.fresh_id()),
             clock: Thresholds::default(),
+            classes: Arc::new(Classes::built_in()),
             members: self.coordinators[&id].clocks.clone(),
             yielded: self.coordinators[&id].yielded,
         };
