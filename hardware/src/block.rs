@@ -4,7 +4,13 @@
 //! another disk after the next boot. A disk of a hypervisor claims to turn, and to have a cache, and may
 //! be anything: of it, medium and cache are unknown.
 
+mod stack;
+mod stat;
+
 use std::collections::BTreeMap;
+
+pub(crate) use stack::Stack;
+pub use stat::{DiskCounters, parse_disk_counters};
 
 use crate::fact::Fact;
 use crate::facts::{DriveFacts, Facts, Medium};
@@ -83,6 +89,7 @@ fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
         let hidden = || "a hypervisor hides it";
         facts.medium = Fact::Unknown(hidden().into());
         facts.write_cache = Fact::Unknown(hidden().into());
+        facts.kernel_write_cache = Fact::Unknown(hidden().into());
     } else {
         facts
             .medium
@@ -91,15 +98,30 @@ fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
                 Some("1") => Some(Medium::Hdd),
                 _ => None,
             });
-        // What the kernel believes; it can be told to believe otherwise.
+        // What the kernel believes; it can be told to believe otherwise, and then says so of its own guess
+        // ("temporary") or not at all.
         facts
-            .write_cache
-            .learn(match line("queue/write_cache").as_deref() {
-                Some("write back") => Some(true),
-                Some("write through") => Some(false),
-                _ => None,
-            });
+            .kernel_write_cache
+            .learn(line("queue/write_cache").as_deref().and_then(has_cache));
+        let pages = root.names(&format!("{directory}/device/scsi_disk"));
+        let page = pages.unwrap_or_default().into_iter().next();
+        let said = page.and_then(|page| line(&format!("device/scsi_disk/{page}/cache_type")));
+        facts.write_cache.learn(said.as_deref().and_then(has_cache));
     }
+    let counters = root.read(&format!("{directory}/stat"));
+    match counters.as_deref().and_then(parse_disk_counters) {
+        Some(counters) => {
+            facts.flushes = counters.flushes.into();
+            match counters.flush_mean_us() {
+                Some(mean) => facts.flush_mean_us = mean.round().into(),
+                None => facts.flush_mean_us = Fact::Unknown("none was asked for yet".into()),
+            }
+        }
+        None => facts.flushes = Fact::Unknown("the kernel does not count them".into()),
+    }
+    facts
+        .driver
+        .learn(driver(root, &root.link(directory).unwrap_or_default()));
     facts.transport.learn(transport.map(str::to_owned));
     if facts.medium.known() == Some(&Medium::Hdd) {
         facts.wear_percent = Fact::NotApplicable;
@@ -123,8 +145,37 @@ fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
     }
 }
 
+/// Whether a cache is volatile and on, in the words of the kernel.
+fn has_cache(said: &str) -> Option<bool> {
+    match said {
+        "write back" | "write back, no read (daft)" => Some(true),
+        "write through" | "none" => Some(false),
+        _ => None,
+    }
+}
+
+/// The driver of the PCI device that a disk hangs on, from the path of the disk's device: the last with
+/// an address on the way.
+fn driver(root: &Root, path: &str) -> Option<String> {
+    let path = crate::root::normal(path);
+    let parts: Vec<&str> = path.split('/').collect();
+    let last = parts.iter().rposition(|part| is_pci_address(part))?;
+    let directory = format!("sys/{}", parts[..=last].join("/"));
+    let link = root.link(&format!("{directory}/driver"))?;
+    link.rsplit('/').next().map(str::to_owned)
+}
+
+/// `0000:03:00.0`.
+pub(crate) fn is_pci_address(text: &str) -> bool {
+    let shape = |text: &str| -> String {
+        let hex = |c: char| if c.is_ascii_hexdigit() { 'x' } else { c };
+        text.chars().map(hex).collect()
+    };
+    matches!(shape(text).as_str(), "xxxx:xx:xx.x" | "xxxxx:xx:xx.x")
+}
+
 /// By which way a disk hangs on the machine, from the path of its device.
-fn transport(name: &str, path: &str) -> Option<&'static str> {
+pub(crate) fn transport(name: &str, path: &str) -> Option<&'static str> {
     let has = |part: &str| path.contains(part);
     if name.starts_with("nvme") {
         Some("nvme")
@@ -183,11 +234,58 @@ mod tests {
         ];
         let virtual_disk = disk("vda", "pci0/virtio0/block", &files);
         assert_eq!(virtual_disk.medium.known(), None);
-        assert_eq!(virtual_disk.write_cache.known(), None);
+        assert_eq!(virtual_disk.kernel_write_cache.known(), None);
         assert_eq!(virtual_disk.size_bytes, (1_u64 << 20).into());
         let real = disk("sda", "pci0/ata1/host0/block", &files);
         assert_eq!(real.medium, Medium::Hdd.into());
-        assert_eq!(real.write_cache, true.into());
+        assert_eq!(real.kernel_write_cache, true.into());
+        assert_eq!(
+            real.write_cache.known(),
+            None,
+            "the kernel's word is not the drive's"
+        );
         assert_eq!(real.transport, "sata".to_owned().into());
+    }
+
+    #[test]
+    fn the_drive_and_the_kernel_may_differ_about_its_cache() {
+        let cache_type = "device/scsi_disk/0:0:0:0/cache_type";
+        for (kernel, page, expected) in [
+            ("write back", "write back", (Some(true), Some(true))),
+            ("write through", "write back", (Some(false), Some(true))),
+            ("write through", "none", (Some(false), Some(false))),
+            ("write through", "temporary none", (Some(false), None)),
+        ] {
+            let facts = disk(
+                "sda",
+                "pci0/ata1/host0/block",
+                &[("queue/write_cache", kernel), (cache_type, page)],
+            );
+            let found = (
+                facts.kernel_write_cache.known().copied(),
+                facts.write_cache.known().copied(),
+            );
+            assert_eq!(found, expected, "{kernel}, {page}");
+        }
+    }
+
+    #[test]
+    fn the_driver_is_that_of_the_last_device_on_the_bus() {
+        let mut archive = Archive::default();
+        let bus = "sys/devices/pci0000:00/0000:00:03.0";
+        for (device, driver) in [
+            (bus, "pcieport"),
+            (&format!("{bus}/0000:03:00.0"), "megaraid_sas"),
+        ] {
+            archive.links.insert(
+                format!("{device}/driver"),
+                format!("../../bus/pci/drivers/{driver}"),
+            );
+        }
+        let root = Root::Archive(archive);
+        let disk =
+            "../devices/pci0000:00/0000:00:03.0/0000:03:00.0/host0/target0:2:0/0:2:0:0/block/sda";
+        assert_eq!(driver(&root, disk).as_deref(), Some("megaraid_sas"));
+        assert_eq!(driver(&root, "../devices/virtual/block/md0"), None);
     }
 }

@@ -11,7 +11,7 @@ mod cpulist;
 mod groups;
 mod lscpu;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use cpuinfo::parse_cpuinfo;
 pub use lscpu::parse_lscpu;
@@ -211,6 +211,16 @@ fn status_list(root: &Root, key: &str) -> Option<Set> {
 
 fn learn_nodes(root: &Root, facts: &mut CpuFacts) {
     let nodes = Nodes::read(root);
+    let listed = nodes.online.iter().filter_map(|node| {
+        let line = root.line(&format!("{NODES}/node{node}/cpulist"))?;
+        Some(format!("node{node}: {line}"))
+    });
+    let listed: Vec<String> = listed.collect();
+    if listed.is_empty() {
+        facts.node_lists = Fact::NotApplicable;
+    } else {
+        facts.node_lists = listed.into();
+    }
     // A kernel without NUMA has one.
     facts.numa_nodes = (nodes.online.len().max(1) as u64).into();
     facts.numa_nodes_usable = (nodes.usable.len().max(1) as u64).into();
@@ -247,6 +257,10 @@ fn learn_rest(root: &Root, online: &Set, facts: &mut CpuFacts) {
         Some(quota) => Fact::Known(quota),
         None => Fact::NotApplicable,
     };
+    facts.kinds = match kinds(root, online) {
+        kinds if kinds.len() > 1 => kinds.into(),
+        _ => Fact::NotApplicable,
+    };
     let Some(first) = online.first() else {
         return;
     };
@@ -256,6 +270,33 @@ fn learn_rest(root: &Root, online: &Set, facts: &mut CpuFacts) {
         None => Fact::Unknown("the kernel does not govern its frequency".into()),
     };
     facts.cache_last_level_bytes.learn(last_level(root, online));
+}
+
+/// Processors that differ: by the kernel's lists where firmware makes two kinds (`cpu_core`, `cpu_atom`), by
+/// their capacity elsewhere.
+fn kinds(root: &Root, online: &Set) -> Vec<String> {
+    let of_list = |kind: &&str| {
+        let set = list(root, &format!("sys/devices/{kind}/cpus"))?;
+        Some(format!("{} {kind}", set.len()))
+    };
+    let listed: Vec<String> = ["cpu_core", "cpu_atom", "cpu_lowpower"]
+        .iter()
+        .filter_map(of_list)
+        .collect();
+    if !listed.is_empty() {
+        return listed;
+    }
+    let mut capacities: BTreeMap<u64, usize> = BTreeMap::new();
+    for number in online {
+        if let Some(capacity) = root.number(&format!("{CPUS}/cpu{number}/cpu_capacity")) {
+            *capacities.entry(capacity).or_default() += 1;
+        }
+    }
+    let said = capacities
+        .iter()
+        .rev()
+        .map(|(capacity, count)| format!("{count} of capacity {capacity}"));
+    said.collect()
 }
 
 /// All caches of the last level, each counted once.

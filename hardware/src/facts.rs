@@ -103,10 +103,15 @@ rows! {
         size_bytes: u64,
         /// What the operating system calls it: `/dev/sda`.
         device: String,
+        write_honesty: WriteHonesty,
+        /// What that rests on, a sentence each.
+        write_evidence: Vec<String>,
     }
 
     ControllerFacts {
         model: String,
+        /// The module of the kernel that serves it.
+        driver: String,
         /// `raid`, `hba`, `mixed`.
         mode: String,
         /// Whether it holds writes back even without a battery in order.
@@ -135,6 +140,8 @@ rows! {
         medium: Medium,
         /// `sata`, `sas`, `nvme`, `usb`, `virtio`, ...
         transport: String,
+        /// The module of the kernel that serves what it hangs on.
+        driver: String,
         size_bytes: u64,
         /// Share of its rated writes that is used up; may exceed 100.
         wear_percent: u64,
@@ -151,8 +158,18 @@ rows! {
         /// Its own verdict on itself.
         passed: bool,
         temperature_c: i64,
-        /// Whether its volatile write cache is on.
+        /// Whether its volatile write cache is on, by its own word.
         write_cache: bool,
+        /// Whether the kernel believes in such a cache, and so asks for flushes. It can be told to believe
+        /// otherwise.
+        kernel_write_cache: bool,
+        /// Flushes that the kernel asked for since it started, where it counts them.
+        flushes: u64,
+        /// How long one of them took on average.
+        flush_mean_us: f64,
+        write_honesty: WriteHonesty,
+        /// What that rests on, a sentence each.
+        write_evidence: Vec<String>,
         /// Whether it reports a capacitor of its own against loss of power, in order.
         power_loss_capacitor: bool,
         /// What `smartctl -d` must be told to reach it.
@@ -218,6 +235,86 @@ rows! {
         quota: f64,
         cache_last_level_bytes: u64,
         governor: String,
+        /// Processors of each NUMA node, as the kernel writes lists: `node0: 0-15`.
+        node_lists: Vec<String>,
+        /// Kinds of processors that differ, and how many there are of each.
+        kinds: Vec<String>,
+    }
+
+    /// One file system that is mounted.
+    FilesystemFacts {
+        r#type: String,
+        /// What is mounted, as the mount says: `/dev/sda1`, `server:/export`.
+        device: String,
+        /// The disks below it, through partitions, logical volumes and arrays.
+        drives: Vec<String>,
+        /// Whether its data survives the loss of one of them.
+        redundant: bool,
+        read_only: bool,
+        /// Whether it asks its disks to flush where it must: `nobarrier` turns that off.
+        barriers: bool,
+        size_bytes: u64,
+        /// What of it is free to those who are not root.
+        free_bytes: u64,
+        /// Files that it can hold.
+        inodes: u64,
+        inodes_free: u64,
+        write_honesty: WriteHonesty,
+        /// What that rests on, a sentence each.
+        write_evidence: Vec<String>,
+    }
+
+    /// A network link, or several that are bound together.
+    NicFacts {
+        driver: String,
+        address: String,
+        /// Whether it is up and the other end answers.
+        carrier: bool,
+        speed_mbit_per_s: u64,
+        duplex: String,
+        /// Of several links bound together: how they share the work.
+        mode: String,
+        members: u64,
+        members_active: u64,
+        receive_errors: u64,
+        transmit_errors: u64,
+    }
+
+    /// The machine as a whole, and the system on it.
+    SystemFacts {
+        vendor: String,
+        product: String,
+        r#virtual: bool,
+        hypervisor: String,
+        /// What kind of container this process sees the machine from.
+        container: String,
+        architecture: String,
+        kernel: String,
+        timezone: String,
+        /// Version of the rules of time zones.
+        tzdata: String,
+        /// Whether the hardware's clock is kept in local time.
+        rtc_local: bool,
+        /// Share of the last five minutes in which some task waited for a processor, memory, a disk.
+        cpu_pressure_percent: f64,
+        memory_pressure_percent: f64,
+        io_pressure_percent: f64,
+    }
+
+    /// A module of memory.
+    ModuleFacts {
+        size_bytes: u64,
+        r#type: String,
+        speed_mt_per_s: u64,
+        maker: String,
+        part: String,
+        serial: String,
+    }
+
+    SupplyFacts {
+        model: String,
+        serial: String,
+        power_max_w: u64,
     }
 }
 
@@ -246,6 +343,22 @@ pub enum CachePolicy {
     /// It waits there with or without a battery.
     WriteBackAlways,
     WriteThrough,
+}
+
+/// What is to be thought of a word that a write is durable, from best to worst. Only cutting the power
+/// proves a disk honest, so none of them says that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteHonesty {
+    /// Nothing volatile is on the way, or what is, is kept alive when the power goes.
+    Protected,
+    /// There is a volatile cache, and flushing it takes as long as it must.
+    VolatileConsistent,
+    Unknown,
+    /// What it says and what it does cannot both be true.
+    Suspicious,
+    /// It is set up to lose writes that were acknowledged.
+    Unsafe,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
@@ -303,6 +416,11 @@ pub enum Facts {
     Clock(ClockFacts),
     Source(SourceFacts),
     Cpu(CpuFacts),
+    Filesystem(FilesystemFacts),
+    Nic(NicFacts),
+    Host(SystemFacts),
+    Module(ModuleFacts),
+    Supply(SupplyFacts),
 }
 
 impl Facts {
@@ -319,6 +437,11 @@ impl Facts {
             Self::Clock(_) => "clock",
             Self::Source(_) => "source",
             Self::Cpu(_) => "cpu",
+            Self::Filesystem(_) => "filesystem",
+            Self::Nic(_) => "nic",
+            Self::Host(_) => "host",
+            Self::Module(_) => "module",
+            Self::Supply(_) => "supply",
         }
     }
 
@@ -334,6 +457,11 @@ impl Facts {
             Self::Clock(row) => row.entries(),
             Self::Source(row) => row.entries(),
             Self::Cpu(row) => row.entries(),
+            Self::Filesystem(row) => row.entries(),
+            Self::Nic(row) => row.entries(),
+            Self::Host(row) => row.entries(),
+            Self::Module(row) => row.entries(),
+            Self::Supply(row) => row.entries(),
         }
     }
 
@@ -353,6 +481,11 @@ impl Facts {
             "clock" => Self::Clock(Row::take(map, unknown)),
             "source" => Self::Source(Row::take(map, unknown)),
             "cpu" => Self::Cpu(Row::take(map, unknown)),
+            "filesystem" => Self::Filesystem(Row::take(map, unknown)),
+            "nic" => Self::Nic(Row::take(map, unknown)),
+            "host" => Self::Host(Row::take(map, unknown)),
+            "module" => Self::Module(Row::take(map, unknown)),
+            "supply" => Self::Supply(Row::take(map, unknown)),
             _ => return None,
         })
     }

@@ -22,19 +22,23 @@ mod controllers;
 mod cpu;
 mod fact;
 pub mod facts;
+mod filesystems;
 mod json;
 mod judgement;
 mod lines;
 mod md;
 mod memory;
+mod nic;
+mod pci;
 mod report;
 mod root;
 mod sensors;
 mod smart;
+mod system;
 mod tables;
 mod tool;
 
-pub use block::read_block_devices;
+pub use block::{DiskCounters, parse_disk_counters, read_block_devices};
 pub use chrony::{
     Reply, ReplyError, SourceData, Tracking, parse_chrony_sources, parse_chrony_tracking,
     parse_reply,
@@ -45,24 +49,38 @@ pub use controllers::{
 pub use cpu::{parse_cpuinfo, parse_lscpu, read_cpu};
 pub use fact::{Fact, Why};
 pub use facts::Facts;
+pub use filesystems::{Mount, mount_of, parse_mountinfo, read_filesystems, read_mounts};
+pub use lines::is_redundant;
 pub use md::{parse_mdadm, parse_mdstat, read_md_arrays};
-pub use memory::{parse_edac, read_edac, read_memory};
+pub use memory::{parse_edac, parse_smbios, read_edac, read_memory, read_smbios};
+pub use nic::read_nics;
+pub use pci::{RAID_DRIVERS, is_raid_driver, read_controllers};
 pub use report::{Health, Item, Problem, Report};
 pub use root::{Archive, Root};
 pub use sensors::parse_sensors;
 pub use smart::{parse_nvme, parse_smartctl};
+pub use system::{Pressure, parse_pressure, read_system};
 pub use tool::{BYTES_MAX, Tool};
 
 /// All that the kernel of a machine tells, without asking any device. What a copy of `/proc` and `/sys`
-/// does not have is left out, as is what a kernel does not have.
-pub fn read_machine(root: &Root) -> Report {
-    let mut report = read_cpu(root);
+/// does not have is left out, as is what a kernel does not have. The file system that holds `path` is there
+/// whatever it is.
+pub fn read_machine(root: &Root, path: Option<&str>) -> Report {
+    let mut report = read_system(root);
+    report.append(read_cpu(root));
     if root.has("proc/meminfo") || root.has("sys/devices/system/node") {
         report.append(read_memory(root));
     }
     if root.has("sys/block") || root.has("sys/class/block") {
         report.append(read_block_devices(root));
         report.append(read_md_arrays(root));
+        report.append(read_controllers(root));
+    }
+    if root.has("proc/self/mountinfo") {
+        report.append(read_filesystems(root, path));
+    }
+    if root.has("sys/class/net") {
+        report.append(read_nics(root));
     }
     report
 }

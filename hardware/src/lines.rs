@@ -135,7 +135,7 @@ pub(crate) fn level(text: &str) -> Option<String> {
 }
 
 /// Whether a level survives the loss of a member.
-pub(crate) fn is_redundant(level: &str) -> bool {
+pub fn is_redundant(level: &str) -> bool {
     !matches!(
         level,
         "raid0" | "raid00" | "linear" | "single" | "container" | "faulty" | "multipath"

@@ -41,14 +41,24 @@ impl Root {
         Self::Directory(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
     }
 
+    /// Whether it is the machine itself, which can be asked for more than files tell.
+    pub fn is_machine(&self) -> bool {
+        matches!(self, Self::Directory(root) if root == Path::new("/"))
+    }
+
     /// A file as text; bytes that are no text are replaced. None where it cannot be read, which for
     /// these files mostly means that the kernel does not have it.
     pub(crate) fn read(&self, path: &str) -> Option<String> {
-        let bytes = match self {
-            Self::Directory(root) => read_bounded(&inside(root, path)?)?,
-            Self::Archive(archive) => archive.file(path)?.to_vec(),
-        };
+        let bytes = self.bytes(path)?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// A file that is no text.
+    pub(crate) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        match self {
+            Self::Directory(root) => read_bounded(&inside(root, path)?),
+            Self::Archive(archive) => archive.file(path).map(<[u8]>::to_vec),
+        }
     }
 
     /// A file of one line, without what ends it. An empty one is none.

@@ -74,7 +74,7 @@ impl Tool {
     /// Reads the same below a root, where the kernel tells it too.
     pub fn read(self, root: &Root) -> Option<Report> {
         match self {
-            Self::CpuRoot => Some(crate::read_machine(root)),
+            Self::CpuRoot => Some(crate::read_machine(root, None)),
             Self::Edac => {
                 let mut report = crate::read_edac(root);
                 if report.items.is_empty() {

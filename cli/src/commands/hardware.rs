@@ -25,7 +25,7 @@ pub(crate) fn hardware(options: &Hardware) -> Result<(), Failure> {
 }
 
 fn machine(options: &Machine) -> Result<(), Failure> {
-    let report = read_machine(&Root::directory(&options.root));
+    let report = read_machine(&Root::directory(&options.root), None);
     print(&report, options.output)
 }
 

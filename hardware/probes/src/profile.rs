@@ -4,9 +4,13 @@
 //! runs can be tried on the machines of others. Every fact that a profile can have is known, or says
 //! why not, or does not apply; none is guessed.
 
+mod disk;
+
 use std::path::Path;
 
-use hardware::facts::{Action, ArrayFacts, CpuFacts, MemoryFacts};
+use hardware::facts::{
+    Action, ArrayFacts, ClockFacts, ClockVerdict, CpuFacts, MemoryFacts, NicFacts, SystemFacts,
+};
 use hardware::{Fact, Facts, Health, Item, Report, Root, read_machine};
 use protocol::host::{FACT_TEXT_BYTES_MAX, FACTS, HostFacts, HostProfile, Value};
 
@@ -25,18 +29,29 @@ pub const MEASURED: &[&str] = &[
 /// `data_directory` is where the agent keeps its files; the facts of `disk` are of what holds it.
 pub fn read_profile(
     root: &Root,
-    _data_directory: &Path,
+    data_directory: &Path,
     measured: Option<&HostFacts>,
 ) -> HostProfile {
-    let report = read_machine(root);
-    let facts = facts_of(&report, measured);
+    let path = path_below(root, data_directory);
+    let report = read_machine(root, Some(&path));
+    let facts = facts_of(&report, &path, measured);
     // Keys are texts and numbers are finite: that a report is no JSON cannot be.
     let report = serde_json::to_value(&report).expect("a report is JSON");
     HostProfile { facts, report }
 }
 
-/// The facts of a host, from the report of its parts.
-fn facts_of(report: &Report, measured: Option<&HostFacts>) -> HostFacts {
+/// The path without links on this machine. Those of another one cannot be followed.
+fn path_below(root: &Root, path: &Path) -> String {
+    let followed = root
+        .is_machine()
+        .then(|| path.canonicalize().ok())
+        .flatten();
+    let path = followed.as_deref().unwrap_or(path);
+    path.to_string_lossy().into_owned()
+}
+
+/// The facts of a host, from the report of its parts. `path` is what the facts of `disk` are of.
+fn facts_of(report: &Report, path: &str, measured: Option<&HostFacts>) -> HostFacts {
     let mut facts = HostFacts::default();
     for spec in FACTS {
         facts.miss(spec.name, "nothing that was read tells of it");
@@ -45,15 +60,86 @@ fn facts_of(report: &Report, measured: Option<&HostFacts>) -> HostFacts {
         match &item.facts {
             Facts::Cpu(cpu) => learn_cpu(&mut facts, cpu),
             Facts::Memory(memory) if item.id == "memory" => learn_memory(&mut facts, memory),
+            Facts::Host(system) => learn_system(&mut facts, system),
+            Facts::Clock(clock) => learn_clock(&mut facts, clock),
             _ => {}
         }
     }
     learn_correction(&mut facts, report);
+    disk::learn_disk(&mut facts, report, path);
     learn_storage(&mut facts, report);
+    learn_supplies(&mut facts, report);
+    learn_nic(&mut facts, report);
     let health = report.worst().as_str().to_owned();
     facts.know("host.health", Value::Text(health));
     learn_measured(&mut facts, measured);
     facts
+}
+
+fn learn_system(facts: &mut HostFacts, system: &SystemFacts) {
+    take(facts, "host.virtual", &system.r#virtual);
+    take(facts, "host.hypervisor", &system.hypervisor);
+    take(facts, "host.kernel", &system.kernel);
+    take(facts, "host.timezone", &system.timezone);
+    take(facts, "host.architecture", &system.architecture);
+}
+
+fn learn_clock(facts: &mut HostFacts, clock: &ClockFacts) {
+    match &clock.verdict {
+        Fact::Known(verdict) => {
+            let word = match verdict {
+                ClockVerdict::Synchronised => "synchronised",
+                ClockVerdict::FreeRunning => "free-running",
+                ClockVerdict::Unsynchronised => "unsynchronised",
+            };
+            facts.know("clock.verdict", Value::Text(word.to_owned()));
+        }
+        Fact::Unknown(why) => facts.miss("clock.verdict", why.as_ref()),
+        Fact::NotApplicable => {}
+    }
+    match &clock.bound_s {
+        Fact::Known(bound_s) => facts.know("clock.bound_us", number((bound_s * 1e6) as u64)),
+        Fact::Unknown(why) => facts.miss("clock.bound_us", why.as_ref()),
+        Fact::NotApplicable => {}
+    }
+}
+
+/// Supplies that are there, less those that are known not to work.
+fn learn_supplies(facts: &mut HostFacts, report: &Report) {
+    let is_supply = |item: &&Item| matches!(item.facts, Facts::Supply(_));
+    let supplies: Vec<&Item> = report.items.iter().filter(is_supply).collect();
+    if supplies.is_empty() {
+        facts.miss(
+            "power.supplies",
+            "neither the firmware nor a management controller tells of them",
+        );
+    } else {
+        let work = supplies.iter().filter(|item| item.health != Health::Failed);
+        facts.know("power.supplies", number(work.count() as u64));
+    }
+}
+
+fn learn_nic(facts: &mut HostFacts, report: &Report) {
+    let nics = report.items.iter().filter_map(|item| match &item.facts {
+        Facts::Nic(nic) => Some(nic),
+        _ => None,
+    });
+    let connected: Vec<&NicFacts> = nics
+        .filter(|nic| nic.carrier.known() == Some(&true))
+        .collect();
+    let speeds = connected
+        .iter()
+        .filter_map(|nic| nic.speed_mbit_per_s.known());
+    match speeds.max() {
+        Some(speed) => facts.know("nic.speed_mbit_per_s", number(*speed)),
+        None if connected.is_empty() => {
+            facts.miss("nic.speed_mbit_per_s", "no network link is connected");
+        }
+        None => facts.miss(
+            "nic.speed_mbit_per_s",
+            "no driver of a connected link tells its speed",
+        ),
+    }
 }
 
 fn learn_cpu(facts: &mut HostFacts, cpu: &CpuFacts) {
@@ -154,6 +240,12 @@ impl ToValue for u64 {
     }
 }
 
+impl ToValue for bool {
+    fn to_value(&self) -> Value {
+        Value::Truth(*self)
+    }
+}
+
 impl ToValue for String {
     fn to_value(&self) -> Value {
         let mut end = self.len().min(FACT_TEXT_BYTES_MAX);
@@ -174,9 +266,9 @@ mod tests {
     use super::*;
     use hardware::Archive;
 
-    fn profile(listing: &str) -> HostProfile {
+    pub(super) fn profile(listing: &str, path: &str) -> HostProfile {
         let archive = Archive::parse_listing(listing).unwrap();
-        read_profile(&Root::Archive(archive), Path::new("/var/lib/matins"), None)
+        read_profile(&Root::Archive(archive), Path::new(path), None)
     }
 
     const MACHINE: &str = "\
@@ -192,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_jobs_can_have_is_what_the_group_leaves() {
-        let facts = profile(MACHINE).facts;
+        let facts = profile(MACHINE, "/").facts;
         assert_eq!(facts.number("cpu.threads_usable"), Some(4));
         assert_eq!(facts.number("cpu.usable_milli"), Some(1500));
         assert_eq!(facts.number("memory.size_bytes"), Some(2 << 20));
@@ -214,7 +306,7 @@ mod tests {
             ("resync", true, "rebuilding"),
             ("reshape", true, "ok"),
         ] {
-            let facts = profile(&array(action)).facts;
+            let facts = profile(&array(action), "/").facts;
             assert_eq!(
                 facts.truth("storage.rebuilding"),
                 Some(rebuilding),
@@ -226,7 +318,7 @@ mod tests {
 
     #[test]
     fn every_fact_is_known_or_says_why_not() {
-        let profile = profile(MACHINE);
+        let profile = profile(MACHINE, "/");
         for spec in FACTS {
             assert!(profile.facts.fact(spec.name).is_some(), "{}", spec.name);
         }

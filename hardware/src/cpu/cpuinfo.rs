@@ -7,6 +7,9 @@ use crate::facts::CpuFacts;
 use crate::lines::{lines, number};
 use crate::report::Report;
 
+/// Sockets named where they differ. No board has more.
+const SOCKETS_SAID_MAX: usize = 16;
+
 /// Reads `/proc/cpuinfo` alone. Every architecture writes it differently; what one does not write is
 /// unknown.
 pub fn parse_cpuinfo(text: &str) -> Report {
@@ -17,6 +20,8 @@ pub fn parse_cpuinfo(text: &str) -> Report {
     let mut packages = BTreeSet::new();
     let mut cores = BTreeSet::new();
     let mut package = None;
+    // What sockets say that they have.
+    let mut claims = BTreeSet::new();
     for line in lines(text) {
         let Some((key, value)) = line.pair() else {
             continue;
@@ -33,6 +38,7 @@ pub fn parse_cpuinfo(text: &str) -> Report {
                 packages.extend(package);
             }
             "core id" => cores.extend(package.zip(number(value))),
+            "cpu cores" => claims.extend(package.zip(number(value))),
             _ => {}
         }
     }
@@ -56,10 +62,17 @@ pub fn parse_cpuinfo(text: &str) -> Report {
             .cores
             .learn((!cores.is_empty()).then_some(cores.len() as u64));
     }
-    report.items.push(item(
-        facts,
-        format!("{threads} logical processors in /proc/cpuinfo"),
-    ));
+    let mut reason = format!("{threads} logical processors in /proc/cpuinfo");
+    let counts: BTreeSet<u64> = claims.iter().map(|(_, cores)| *cores).collect();
+    if counts.len() > 1 {
+        let said: Vec<String> = claims
+            .iter()
+            .take(SOCKETS_SAID_MAX)
+            .map(|(package, cores)| format!("socket {package} says {cores} cores"))
+            .collect();
+        reason = format!("{reason}; sockets do not agree: {}", said.join(", "));
+    }
+    report.items.push(item(facts, reason));
     report
 }
 

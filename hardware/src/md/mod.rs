@@ -80,6 +80,9 @@ impl Told {
             cache_protected: Fact::NotApplicable,
             size_bytes: Fact::Unknown(why.into()),
             device: Fact::Known(format!("/dev/{}", id.trim_start_matches("/dev/"))),
+            // It hands flushes down: its disks are what is to be believed or not.
+            write_honesty: Fact::NotApplicable,
+            write_evidence: Fact::NotApplicable,
         };
         self.judgement.item(id, Facts::Array(facts))
     }

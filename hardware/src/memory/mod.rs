@@ -6,8 +6,10 @@
 
 mod dmidecode;
 mod edac;
+mod smbios;
 
 pub use edac::{parse_edac, read_edac};
+pub use smbios::{parse_smbios, read_smbios};
 
 use std::collections::BTreeSet;
 
@@ -59,6 +61,16 @@ pub fn read_memory(root: &Root) -> Report {
         (Health::Ok, "its controllers are listed beside it")
     };
     let mut report = Report::default();
+    let mut firmware = read_smbios(root);
+    firmware.items.retain(|item| {
+        let Facts::Memory(told) = &item.facts else {
+            return true;
+        };
+        facts.modules.learn(told.modules.known().copied());
+        facts.slots.learn(told.slots.known().copied());
+        facts.ecc = told.ecc.clone();
+        false
+    });
     report.items.push(Item {
         id: "memory".into(),
         health,
@@ -66,6 +78,7 @@ pub fn read_memory(root: &Root) -> Report {
         facts: Facts::Memory(facts),
     });
     report.append(counted);
+    report.append(firmware);
     report
 }
 
