@@ -23,6 +23,7 @@ mod cpu;
 mod fact;
 pub mod facts;
 mod filesystems;
+pub mod honesty;
 mod json;
 mod judgement;
 mod lines;
@@ -82,5 +83,6 @@ pub fn read_machine(root: &Root, path: Option<&str>) -> Report {
     if root.has("sys/class/net") {
         report.append(read_nics(root));
     }
+    honesty::settle(&mut report);
     report
 }

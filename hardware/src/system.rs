@@ -114,26 +114,23 @@ fn is_utc(zone: &str) -> bool {
 }
 
 fn learn_hypervisor(root: &Root, facts: &mut SystemFacts) {
-    match hypervisor(root, facts) {
-        Some(name) => {
+    if let Some(name) = hypervisor(root, facts) {
+        facts.r#virtual = true.into();
+        facts.hypervisor = name.into();
+        return;
+    }
+    let flags = root.read("proc/cpuinfo").and_then(|text| has_flag(&text));
+    match flags {
+        Some(true) => {
             facts.r#virtual = true.into();
-            facts.hypervisor = name.into();
+            facts.hypervisor = Fact::Unknown("it does not give its name".into());
         }
-        None => {
-            let flags = root.read("proc/cpuinfo").and_then(|text| has_flag(&text));
-            match flags {
-                Some(true) => {
-                    facts.r#virtual = true.into();
-                    facts.hypervisor = Fact::Unknown("it does not give its name".into());
-                }
-                // Only where processors have such a flag does its absence say anything.
-                Some(false) => {
-                    facts.r#virtual = false.into();
-                    facts.hypervisor = Fact::NotApplicable;
-                }
-                None => {}
-            }
+        // Only where processors have such a flag does its absence say anything.
+        Some(false) => {
+            facts.r#virtual = false.into();
+            facts.hypervisor = Fact::NotApplicable;
         }
+        None => {}
     }
 }
 
@@ -151,7 +148,7 @@ fn hypervisor(root: &Root, facts: &SystemFacts) -> Option<String> {
     let said = plain(&said);
     let found = HYPERVISORS.iter().find(|(word, _)| said.contains(word));
     // Machines of Amazon without a hypervisor carry its name too.
-    let found = found.filter(|(_, name)| !(*name == "amazon" && said.ends_with(".metal")));
+    let found = found.filter(|(_, name)| !(*name == "amazon" && said.contains(".metal")));
     if let Some((_, name)) = found {
         return Some((*name).to_owned());
     }

@@ -105,6 +105,7 @@ impl Tool {
                 format!("only its first {BYTES_MAX} bytes were read"),
             );
         }
+        crate::honesty::settle(&mut report);
         report
     }
 

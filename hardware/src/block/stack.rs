@@ -119,15 +119,17 @@ impl Stack {
         }
         // Laid one behind the other, the data needs each of them. Of a device mapper over several it is not
         // known whether it does that or copies.
-        let parts = device
-            .parts
-            .iter()
-            .map(|part| self.redundant_below(part, depth + 1));
-        let all = parts.fold(Some(true), |all, part| match (all, part) {
-            (Some(true), Some(true)) => Some(true),
-            (Some(false), _) | (_, Some(false)) => Some(false),
-            _ => None,
-        });
+        let mut all = Some(true);
+        for part in &device.parts {
+            match self.redundant_below(part, depth + 1) {
+                Some(true) => {}
+                Some(false) => {
+                    all = Some(false);
+                    break;
+                }
+                None => all = None,
+            }
+        }
         let may_copy = name.starts_with("dm-") && device.parts.len() > 1;
         all.filter(|all| *all || !may_copy)
     }

@@ -58,7 +58,7 @@ struct Reader {
 enum Block {
     #[default]
     None,
-    Controller(ControllerFacts),
+    Controller(Box<ControllerFacts>),
     Volume(Box<Volume>),
     Drive(Box<Drive>),
     Aside,
@@ -131,7 +131,7 @@ impl Reader {
 
     fn heading(&mut self, said: &str) -> bool {
         let next = if said == "controller information" {
-            Block::Controller(ControllerFacts::unknown(NOT_TOLD))
+            Block::Controller(Box::new(ControllerFacts::unknown(NOT_TOLD)))
         } else if let Some(number) = said
             .strip_prefix("ir volume ")
             .filter(|rest| number(rest).is_some())
@@ -162,7 +162,7 @@ impl Reader {
                 id: card,
                 health: Health::Unknown,
                 reason: "sas2ircu tells no health of the controller itself".into(),
-                facts: Facts::Controller(facts),
+                facts: Facts::Controller(*facts),
             }),
             Block::Volume(volume) => self.report.items.push(volume.item(&card)),
             Block::Drive(drive) => self.report.items.push(drive.item(&card)),
