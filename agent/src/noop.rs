@@ -101,6 +101,7 @@ fn done(started_at: WallMs, takes: DurationMs) -> End {
         cpu: DurationMs::ZERO,
         memory_bytes_peak: 0,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         leftovers: 0,
     }

@@ -4,4 +4,5 @@
 //! Pure: facts of hosts and samples of runs come in, verdicts with their reasons go out.
 
 pub mod classes;
+pub mod learned;
 pub mod matching;

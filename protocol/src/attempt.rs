@@ -154,6 +154,65 @@ impl AttemptOutcome {
     }
 }
 
+/// What an attempt used beside CPU time and memory. `None` is what its host does not count, or did not
+/// count for an attempt that was over at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Usage {
+    /// Page cache that was left when the last process had ended: part of the peak, and what the kernel
+    /// gives up first when memory runs short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_cache_bytes: Option<u64>,
+    /// From and to disks, not what a cache answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_operations: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_operations: Option<u64>,
+    /// How long some thread of the tree waited for a processor, for memory, for a disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_cpu_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_memory_ms: Option<u64>,
+    /// How long all of them waited for memory at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_memory_full_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_io_ms: Option<u64>,
+    /// What was not counted for the whole tree; each is less than the truth.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub partial: Vec<Counted>,
+}
+
+/// What is counted of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// Of the main process and the children it waited for.
+    Cpu,
+    /// Of the largest single process, or as it was seen now and then.
+    Memory,
+    /// Of the main process and the children it waited for.
+    Io,
+}
+
+impl Counted {
+    pub const ALL: [Counted; 3] = [Counted::Cpu, Counted::Memory, Counted::Io];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Counted::Cpu => "cpu",
+            Counted::Memory => "memory",
+            Counted::Io => "io",
+        }
+    }
+}
+
 /// How the attempt's main process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -180,6 +239,9 @@ pub struct AttemptEnd {
     /// used up: what the others did without it is not known.
     #[serde(default)]
     pub out_of_memory: bool,
+    /// `None` where nobody measured it: no process was started, or by an older supervisor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<Usage>>,
     /// Limits that the manifest sets and this host could not enforce.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_enforced: Vec<Limit>,

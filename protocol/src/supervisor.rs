@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Token;
-use crate::attempt::{Exit, Limit, Limits};
+use crate::attempt::{Exit, Limit, Limits, Usage};
 use crate::message::Incarnation;
 use crate::time::{BootMs, DurationMs, WallMs};
 
@@ -138,6 +138,8 @@ pub struct End {
     pub memory_bytes_peak: u64,
     #[serde(default)]
     pub out_of_memory: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<Usage>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_enforced: Vec<Limit>,
     /// Processes that were left over when the main one ended and had to be killed.

@@ -322,6 +322,7 @@ impl Supervisor {
                 cpu: tree.cpu.unwrap_or(usage.cpu),
                 memory_bytes_peak: tree.memory_bytes_peak.unwrap_or(usage.memory_bytes_peak),
                 out_of_memory: tree.out_of_memory,
+                usage: None,
                 not_enforced: attempt.not_enforced.clone(),
                 leftovers: *leftovers,
             };
@@ -484,6 +485,7 @@ impl Supervisor {
             cpu: DurationMs::ZERO,
             memory_bytes_peak: 0,
             out_of_memory: false,
+            usage: None,
             not_enforced: Vec::new(),
             leftovers: 0,
         };

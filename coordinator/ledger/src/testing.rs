@@ -300,6 +300,7 @@ pub(crate) fn end(outcome: AttemptOutcome) -> AttemptEnd {
         cpu: DurationMs(5),
         memory_bytes_peak: 4096,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),

@@ -94,6 +94,7 @@ fn end(outcome: AttemptOutcome) -> AttemptEnd {
         cpu: DurationMs(1),
         memory_bytes_peak: 1,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),

@@ -229,6 +229,7 @@ impl FakeAgent {
             cpu: DurationMs(12),
             memory_bytes_peak: 4096,
             out_of_memory: false,
+            usage: None,
             not_enforced: Vec::new(),
             reason: None,
             tail: tail.to_owned(),

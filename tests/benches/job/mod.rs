@@ -29,6 +29,7 @@ pub(crate) fn success() -> AttemptEnd {
         cpu: DurationMs(1),
         memory_bytes_peak: 1 << 20,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),

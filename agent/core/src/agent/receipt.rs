@@ -65,6 +65,7 @@ pub(super) fn attempt_end(end: End) -> AttemptEnd {
         cpu: end.cpu,
         memory_bytes_peak: end.memory_bytes_peak,
         out_of_memory: end.out_of_memory,
+        usage: end.usage,
         not_enforced: end.not_enforced,
         reason,
         tail: String::new(),
@@ -92,6 +93,7 @@ fn unseen(outcome: AttemptOutcome, reason: String, ended_at: WallMs) -> AttemptE
         cpu: DurationMs::ZERO,
         memory_bytes_peak: 0,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: Some(reason),
         tail: String::new(),
@@ -161,6 +163,7 @@ mod tests {
             cpu: DurationMs(3),
             memory_bytes_peak: 4,
             out_of_memory: false,
+            usage: None,
             not_enforced: Vec::new(),
             leftovers: 0,
         }

@@ -190,6 +190,7 @@ fn ended_end(killed: Option<KillCause>, exit: Exit) -> End {
         cpu: DurationMs(3),
         memory_bytes_peak: 4,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         leftovers: 0,
     }

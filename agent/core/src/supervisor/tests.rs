@@ -175,6 +175,7 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
         cpu: DurationMs(5),
         memory_bytes_peak: 6,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         leftovers: 0,
     };

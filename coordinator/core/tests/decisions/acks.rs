@@ -129,6 +129,7 @@ fn who_is_not_attached_may_report_nothing() {
         cpu: protocol::DurationMs::ZERO,
         memory_bytes_peak: 0,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),

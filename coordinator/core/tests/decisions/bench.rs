@@ -527,6 +527,7 @@ fn end(outcome: AttemptOutcome, at: WallMs) -> AttemptEnd {
         cpu: DurationMs::ZERO,
         memory_bytes_peak: 0,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: None,
         tail: String::new(),

@@ -543,6 +543,7 @@ fn finish(c: &mut Choices, set: &WorkingSet, past: &Past) -> Finish {
             cpu: DurationMs(c.id([])),
             memory_bytes_peak: u64::MAX,
             out_of_memory: false,
+            usage: None,
             not_enforced: Vec::new(),
             reason: Some(c.text()),
             tail: c.text(),

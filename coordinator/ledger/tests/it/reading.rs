@@ -79,6 +79,7 @@ pub(crate) fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome
         cpu: DurationMs(7),
         memory_bytes_peak: 9,
         out_of_memory: false,
+        usage: None,
         not_enforced: Vec::new(),
         reason: None,
         tail: "last words".to_owned(),
