@@ -7,6 +7,7 @@ mod chain;
 mod clock;
 mod coordinator_link;
 mod data_directory;
+mod host;
 mod lock;
 mod noop;
 mod output;

@@ -16,6 +16,7 @@ use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, DisconnectReason, DiskFull};
 use nix::fcntl::Flock;
 use protocol::attempt::AttemptOutcome;
+use protocol::host::HostNow;
 use protocol::message::{
     AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, LABELS_MAX, SLOTS_MAX,
 };
@@ -35,7 +36,7 @@ use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
 use crate::policy::{self, PolicyError};
 use crate::renewal::{self, Renewal};
-use crate::{coordinator_link, supervisor, supervisor_link};
+use crate::{coordinator_link, host, supervisor, supervisor_link};
 
 /// Programs without a path are looked for here.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -173,6 +174,8 @@ pub(crate) enum Input {
         token: Token,
         tail: String,
     },
+    /// How the host fares, as it was found last.
+    Host(HostNow),
     /// The disk with the output is full, or is so no longer.
     Disk(Option<DiskFull>),
     /// What became of a certificate that was to be renewed.
@@ -322,6 +325,10 @@ impl Shell {
         };
         let kept = PathBuf::from(&output_directory);
         tokio::spawn(keeping::run(kept, bounds, sender.clone()));
+        host::watch(sender.clone()).map_err(|source| Error::Kernel {
+            what: "a thread that looks at the host",
+            source,
+        })?;
         let posts = coordinators.into_iter().map(|coordinator| {
             Post::new(coordinator_link::Line {
                 dialer: dialer.clone(),
@@ -497,6 +504,7 @@ impl Shell {
                 self.note_disconnected(id, why);
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
+            Input::Host(host) => self.core.handle_host(host, now),
             Input::Disk(full) => self.core.handle_disk(full, now),
             Input::Renewed(renewed) => self.renewal.note(renewed, now.wall),
         }

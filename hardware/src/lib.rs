@@ -41,8 +41,8 @@ mod tool;
 
 pub use block::{DiskCounters, parse_disk_counters, read_block_devices};
 pub use chrony::{
-    Reply, ReplyError, SourceData, Tracking, parse_chrony_sources, parse_chrony_tracking,
-    parse_reply,
+    Reply, ReplyError, SourceData, Tracking, judge_clock, parse_chrony_sources,
+    parse_chrony_tracking, parse_reply,
 };
 pub use controllers::{
     parse_arcconf, parse_megacli, parse_sas2ircu, parse_ssacli, parse_storcli, parse_tw_cli,

@@ -283,6 +283,10 @@ pub struct HostClock {
     pub bound_us: Option<i64>,
     /// Who said so: `chronyd`, `chronyc`, `kernel`.
     pub source: String,
+    /// What the verdict rests on, and why who knows more said nothing; at most
+    /// [`FACT_TEXT_BYTES_MAX`] bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
     /// The last step of the clock that was seen since the agent began, and how long ago.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<ClockStep>,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use hardware::{BYTES_MAX, Fact, Item, Report, Root, Tool, read_machine};
+use probes::clock::{ClockWatch, default_addresses};
 use serde_json::Value;
 
 use crate::args::{AboutHardware, Hardware, Machine};
@@ -25,7 +26,12 @@ pub(crate) fn hardware(options: &Hardware) -> Result<(), Failure> {
 }
 
 fn machine(options: &Machine) -> Result<(), Failure> {
-    let report = read_machine(&Root::directory(&options.root), None);
+    let mut report = read_machine(&Root::directory(&options.root), None);
+    // A copy of a machine's files has no clock.
+    if options.root == Path::new("/") {
+        let look = ClockWatch::new(default_addresses()).look();
+        report.items.push(look.item());
+    }
     print(&report, options.output)
 }
 

@@ -3,6 +3,7 @@
 //! [`hardware`] reads and judges what somebody hands it; here is who fetches that. Every probe has a time
 //! limit and a budget of bytes, and one that fails costs its own fact, which then says why.
 
+pub mod clock;
 pub mod measure;
 mod profile;
 

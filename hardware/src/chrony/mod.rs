@@ -12,7 +12,7 @@ mod tracking;
 
 pub use packet::{Reply, ReplyError, SourceData, parse_reply};
 pub use sources::parse_chrony_sources;
-pub use tracking::{Tracking, parse_chrony_tracking};
+pub use tracking::{Tracking, judge_clock, parse_chrony_tracking};
 
 /// The packets in a text of hexadecimal digits, one a line. None if it is anything else.
 fn packets(text: &str) -> Option<Vec<Vec<u8>>> {

@@ -71,11 +71,16 @@ impl Tracking {
         Some((AGE_INTERVALS_MAX * interval).max(AGE_FLOOR_S))
     }
 
+    /// Reads the fourteen fields of `chronyc -c tracking`.
+    pub fn of_comma_separated(line: &str) -> Option<Tracking> {
+        comma_separated(line)
+    }
+
     /// The clock as an item, judged at `now_s` where that is known.
     pub fn item(&self, now_s: Option<f64>) -> Item {
         let verdict = self.verdict(now_s);
         let bound = self.bound_s();
-        let (health, reason) = self.judge(verdict, bound);
+        let (health, reason) = judge_clock(verdict, self.correction_s, bound);
         let unknown = || Fact::Unknown(NOT_TOLD.into());
         let facts = ClockFacts {
             verdict: verdict.map_or_else(unknown_verdict, Fact::Known),
@@ -110,43 +115,48 @@ impl Tracking {
             facts: Facts::Clock(facts),
         }
     }
+}
 
-    fn judge(&self, verdict: Option<ClockVerdict>, bound: Option<f64>) -> (Health, String) {
-        match verdict {
-            None => {
-                return (
-                    Health::Unknown,
-                    "leap status and reference are not both told".into(),
-                );
-            }
-            Some(ClockVerdict::Unsynchronised) => {
-                return (Health::Failed, "it is not synchronised".into());
-            }
-            Some(ClockVerdict::FreeRunning) => {
-                return (
-                    Health::Degraded,
-                    "its reference has not been heard for too long".into(),
-                );
-            }
-            Some(ClockVerdict::Synchronised) => {}
+/// How a clock fares of which so much is told, in seconds, and what that rests on.
+pub fn judge_clock(
+    verdict: Option<ClockVerdict>,
+    correction_s: Option<f64>,
+    bound_s: Option<f64>,
+) -> (Health, String) {
+    match verdict {
+        None => {
+            return (
+                Health::Unknown,
+                "leap status and reference are not both told".into(),
+            );
         }
-        let (Some(correction), Some(bound)) = (self.correction_s, bound) else {
-            return (Health::Unknown, "how far it is off is not told".into());
-        };
-        let said = format!(
-            "{:.6} s to be corrected, wrong by {:.6} s at most",
-            correction.abs(),
-            bound
-        );
-        let health = if bound > BOUND_MAX_S {
-            Health::Failed
-        } else if correction.abs() > CORRECTION_OK_S || bound > BOUND_OK_S {
-            Health::Degraded
-        } else {
-            Health::Ok
-        };
-        (health, said)
+        Some(ClockVerdict::Unsynchronised) => {
+            return (Health::Failed, "it is not synchronised".into());
+        }
+        Some(ClockVerdict::FreeRunning) => {
+            return (
+                Health::Degraded,
+                "its reference has not been heard for too long".into(),
+            );
+        }
+        Some(ClockVerdict::Synchronised) => {}
     }
+    let (Some(correction), Some(bound)) = (correction_s, bound_s) else {
+        return (Health::Unknown, "how far it is off is not told".into());
+    };
+    let said = format!(
+        "{:.6} s to be corrected, wrong by {:.6} s at most",
+        correction.abs(),
+        bound
+    );
+    let health = if bound > BOUND_MAX_S {
+        Health::Failed
+    } else if correction.abs() > CORRECTION_OK_S || bound > BOUND_OK_S {
+        Health::Degraded
+    } else {
+        Health::Ok
+    };
+    (health, said)
 }
 
 fn unknown_verdict() -> Fact<ClockVerdict> {
