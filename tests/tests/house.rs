@@ -34,6 +34,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "transport",
         ],
     ),
+    (
+        "sizing",
+        &["protocol", "jobs", "profiles", "ledger", "coordinator-core"],
+    ),
     ("agent-core", &["protocol"]),
     ("hardware", &[]),
     ("probes", &["protocol", "hardware"]),
@@ -52,6 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hardware",
             "probes",
             "profiles",
+            "sizing",
             "transport",
         ],
     ),
@@ -64,6 +69,7 @@ const PURE: &[&str] = &[
     "jobs",
     "profiles",
     "coordinator-core",
+    "sizing",
     "agent-core",
 ];
 

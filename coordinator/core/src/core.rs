@@ -289,11 +289,18 @@ impl Core {
     /// When [`Core::handle_tick`] must be called next, at the latest. To be asked when everything
     /// has been polled.
     pub fn poll_timeout(&self, now: Now) -> BootMs {
+        let tick = now.boot + TICK;
+        self.next_due(now).map_or(tick, |due| due.min(tick))
+    }
+
+    /// When the next of what it knows of falls due, however far away that is: for who makes the time
+    /// and has no need to wait for it.
+    pub fn next_due(&self, now: Now) -> Option<BootMs> {
         let due = self
             .firing
             .next()
             .filter(|_| self.clock_verdict(now).may_fire());
-        let fire = due.map(|at| now.boot + (at - now.wall).clamp_to(TICK));
+        let fire = due.map(|at| now.boot + (at - now.wall).max(DurationMs::ZERO));
         // What is overdue is on its way through the ledger; its outcome is the next input.
         let wakes = [
             self.queue.next_wake(),
@@ -301,8 +308,7 @@ impl Core {
             self.receipts.next_wake(),
         ];
         let wakes = wakes.into_iter().flatten().filter(|&at| at > now.boot);
-        let tick = now.boot + TICK;
-        wakes.chain(fire).fold(tick, BootMs::min)
+        wakes.chain(fire).min()
     }
 
     pub fn working_set(&self) -> &WorkingSet {
