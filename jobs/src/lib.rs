@@ -16,7 +16,7 @@ pub use duration::{DurationError, parse_duration};
 pub use manifest::{
     After, Begins, CatchUp, FireContext, Manifest, ManifestJsonError, Misfire, MisfirePolicy,
     Needs, Overlap, ParamError, Params, Previous, Problem, Serial, Shards, Which, manifest_schema,
-    parse_manifests,
+    parse_manifests, show_milli,
 };
 pub use nearest::nearest;
 pub use schedule::{
@@ -24,4 +24,4 @@ pub use schedule::{
     ScheduleSpec, Warning, tzdata_version,
 };
 pub use shown::shown;
-pub use size::{SizeError, parse_size};
+pub use size::{SizeError, parse_size, show_size_roughly};

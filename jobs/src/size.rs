@@ -75,6 +75,20 @@ pub(crate) fn show_size(bytes: u64) -> String {
     format!("{}{unit}", bytes / unit_bytes)
 }
 
+/// The size to a tenth of the largest unit that it reaches, rounded down: what is left of something
+/// is never shown as more than it is.
+pub fn show_size_roughly(bytes: u64) -> String {
+    let Some((unit, unit_bytes)) = UNITS.into_iter().find(|&(_, of)| bytes >= of) else {
+        return format!("{bytes}B");
+    };
+    let (whole, rest) = (bytes / unit_bytes, bytes % unit_bytes);
+    // Less than a unit: ten times that is within the type.
+    match rest * 10 / unit_bytes {
+        0 => format!("{whole}{unit}"),
+        tenths => format!("{whole}.{tenths}{unit}"),
+    }
+}
+
 /// `GB`, `Gi`, `g`, `gib`: the binary unit that its writer most likely has in mind.
 fn meant_unit(unit: &str) -> Option<&'static str> {
     let lower = unit.trim().to_ascii_lowercase();
@@ -119,6 +133,21 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
             assert_eq!(show_size(bytes), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_shown_to_a_tenth_and_never_as_more() {
+        for (bytes, shown) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1KiB"),
+            ((2 << 30) - 1, "1.9GiB"),
+            (2 << 30, "2GiB"),
+            ((1 << 30) + (256 << 20), "1.2GiB"),
+            (u64::MAX, "16777215.9TiB"),
+        ] {
+            assert_eq!(show_size_roughly(bytes), shown);
         }
     }
 

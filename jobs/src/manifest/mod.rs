@@ -36,6 +36,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::schedule::{Schedule, parse_local};
 pub use changes::{FieldChange, manifest_changes};
+pub use needs::show_milli;
 pub use params::{ParamError, Params};
 use placeholder::{Argument, Filling};
 pub use policy::{

@@ -94,7 +94,7 @@ fn milli(text: &str) -> Result<u32, (String, Option<String>)> {
 }
 
 /// Thousandths as people write them: `0.5`, `2`, `2.25`.
-pub(crate) fn show_milli(milli: u32) -> String {
+pub fn show_milli(milli: u32) -> String {
     let places = format!("{:03}", milli % 1000);
     let number = format!("{}.{places}", milli / 1000);
     number
