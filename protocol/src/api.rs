@@ -232,15 +232,44 @@ pub struct Placement {
     pub cordoned: u32,
     pub draining: u32,
     pub offline: u32,
+    /// Not of the class that it needs.
+    #[serde(default)]
+    pub unclassed: u32,
+    /// Why those are not, and how many for each reason.
+    #[serde(default)]
+    pub class_reasons: BTreeMap<String, u32>,
     /// Without all labels that it needs.
     pub unlabelled: u32,
     /// How many of those lack which.
     pub lacking: BTreeMap<String, u32>,
+    /// Without as much of something as it needs.
+    #[serde(default)]
+    pub short: Vec<Short>,
+    /// With an array that is being rebuilt, where it needs a place at the disk.
+    #[serde(default)]
+    pub rebuilding: u32,
+    /// Where programs wait for memory, and it needs some.
+    #[serde(default)]
+    pub pressed: u32,
     pub no_free_slot: u32,
     /// That could take it.
     pub free: u32,
     /// Resources of which too little is left.
     pub exhausted: Vec<Exhausted>,
+}
+
+/// Hosts that have not so much of one thing, or not so much left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Short {
+    /// `cpu` (in thousandths of a processor), `memory` (in bytes) or `io` (places at the disk).
+    pub of: String,
+    /// `unknown` (nobody knows how much they have), `too_small` or `exhausted`.
+    pub kind: String,
+    pub hosts: u32,
+    pub asked: u64,
+    /// The most that any of them has, or has left.
+    pub most: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -65,6 +65,7 @@ impl Core {
         };
         self.sessions.hear(conn, now.boot);
         self.note_host(agent_id);
+        self.note_host_now(agent_id, beat.host.as_ref());
         self.gate.hear(agent_id, beat.wall, beat.round_trip, now);
         let beat = Beat {
             conn,

@@ -4,20 +4,27 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use jobs::{show_milli, show_size_roughly};
 use ledger::{Bar, Cordon};
-use protocol::{AgentId, DurationMs, Label, ResourceName, SessionId};
-
-use crate::line::has_all;
+use profiles::classes::{Classes, FindingKind, Standing as InClass};
+use profiles::matching::{
+    Amounts, Ask, Dimension, Lack, Offer, Strain, judge, left_in, without_margin,
+};
+use protocol::{AgentId, ClassName, DurationMs, HostFacts, Label, ResourceName, SessionId};
 
 /// A host as dispatch sees it at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     pub agent_id: AgentId,
     pub standing: Standing,
-    pub slots: u32,
-    /// Leases it holds, and those on their way to it.
-    pub used: u32,
     pub labels: Arc<[Label]>,
+    pub facts: Arc<HostFacts>,
+    /// That it is in. In order.
+    pub classes: Arc<[ClassName]>,
+    pub offer: Offer,
+    /// For leases that it holds, and for those on their way to it.
+    pub set_aside: Amounts,
+    pub strain: Strain,
 }
 
 /// What people and rules have said comes before what can be seen: an operator who has taken a host
@@ -40,15 +47,66 @@ pub struct Report {
     pub cordoned: u32,
     pub draining: u32,
     pub offline: u32,
+    /// Hosts that are not of the class.
+    pub unclassed: u32,
+    /// Why they are not, where a class is asked for.
+    pub class: Option<ClassLack>,
     /// Hosts without all of the labels.
     pub unlabelled: u32,
     /// How many of those lack which.
     pub lacking: BTreeMap<Label, u32>,
+    /// Hosts of which an array is being rebuilt, where it is their disk that is asked for.
+    pub rebuilding: u32,
+    /// Hosts where programs wait for memory, where some is asked for.
+    pub pressed: u32,
+    /// Hosts that have not so much, or not so much left, by dimension; but for slots.
+    pub short: BTreeMap<(Dimension, Shortage), Short>,
     pub no_free_slot: u32,
     /// Hosts that could take it.
     pub free: u32,
     /// What is used up that it needs.
     pub exhausted: Vec<Exhausted>,
+}
+
+/// A class, and why hosts are not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassLack {
+    pub class: ClassName,
+    /// Whether there is such a class.
+    pub exists: bool,
+    /// How many hosts are kept out by what, in words.
+    pub reasons: BTreeMap<String, u32>,
+}
+
+/// In which way a host has not what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shortage {
+    /// Its agent has not told how much it has.
+    Unknown,
+    /// Were nothing on it, it would be too small.
+    TooSmall,
+    /// Others have what it has.
+    Exhausted,
+}
+
+impl Shortage {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Shortage::Unknown => "unknown",
+            Shortage::TooSmall => "too_small",
+            Shortage::Exhausted => "exhausted",
+        }
+    }
+}
+
+/// Hosts that lack so much of one dimension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Short {
+    pub hosts: u32,
+    /// Thousandths of a processor, bytes, or places at the disk.
+    pub asked: u64,
+    /// The most that any of them has, or has left.
+    pub most: u64,
 }
 
 /// Too little is left of something that shards share.
@@ -87,9 +145,17 @@ pub enum Waits {
     Place(Report),
 }
 
-/// Counts the hosts by what rules each out for a shard that asks for these labels.
-pub fn survey(hosts: impl IntoIterator<Item = Host>, labels: &[Label]) -> Report {
-    let mut report = Report::default();
+/// Counts the hosts by what rules each out for a shard that asks for this.
+pub fn survey(hosts: impl IntoIterator<Item = Host>, ask: &Ask, classes: &Classes) -> Report {
+    let class = ask.filter.class.as_ref();
+    let mut report = Report {
+        class: class.map(|class| ClassLack {
+            class: class.clone(),
+            exists: classes.class(class).is_some(),
+            reasons: BTreeMap::new(),
+        }),
+        ..Report::default()
+    };
     for host in hosts {
         report.considered += 1;
         match host.standing {
@@ -98,18 +164,75 @@ pub fn survey(hosts: impl IntoIterator<Item = Host>, labels: &[Label]) -> Report
             Standing::Cordoned(Cordon::Cordoned) => report.cordoned += 1,
             Standing::Cordoned(Cordon::Draining | Cordon::DrainingNow) => report.draining += 1,
             Standing::Offline => report.offline += 1,
-            Standing::Ready(_) if !has_all(&host.labels, labels) => {
-                report.unlabelled += 1;
-                let lacks = |label: &&Label| host.labels.binary_search(label).is_err();
-                for label in labels.iter().filter(lacks) {
-                    *report.lacking.entry(label.clone()).or_default() += 1;
-                }
-            }
-            Standing::Ready(_) if host.used >= host.slots => report.no_free_slot += 1,
-            Standing::Ready(_) => report.free += 1,
+            Standing::Ready(_) => report.count_ready(&host, ask, classes),
         }
     }
     report
+}
+
+impl Report {
+    fn count_ready(&mut self, host: &Host, ask: &Ask, classes: &Classes) {
+        let bearing = (&host.offer, &host.strain);
+        match judge(ask, &host.classes, &host.labels, bearing, &host.set_aside) {
+            None => self.free += 1,
+            Some(Lack::Class) => {
+                self.unclassed += 1;
+                if let Some(lack) = &mut self.class
+                    && let Some(class) = classes.class(&lack.class)
+                {
+                    let why = why_not(&class.standing(&host.facts));
+                    *lack.reasons.entry(why).or_default() += 1;
+                }
+            }
+            Some(Lack::Labels) => {
+                self.unlabelled += 1;
+                let lacks = |label: &&Label| host.labels.binary_search(label).is_err();
+                for label in ask.filter.labels.iter().filter(lacks) {
+                    *self.lacking.entry(label.clone()).or_default() += 1;
+                }
+            }
+            Some(Lack::Rebuilding) => self.rebuilding += 1,
+            Some(Lack::Pressed) => self.pressed += 1,
+            Some(Lack::TooSmall(Dimension::Slots) | Lack::Exhausted(Dimension::Slots)) => {
+                self.no_free_slot += 1;
+            }
+            Some(Lack::Unknown(dimension)) => {
+                self.count_short(dimension, Shortage::Unknown, ask, 0);
+            }
+            Some(Lack::TooSmall(dimension)) => {
+                let has = left_in(&host.offer.amounts(), dimension);
+                self.count_short(dimension, Shortage::TooSmall, ask, has);
+            }
+            Some(Lack::Exhausted(dimension)) => {
+                let room = host.strain.room(&host.offer, &host.set_aside);
+                let has = left_in(&room, dimension);
+                self.count_short(dimension, Shortage::Exhausted, ask, has);
+            }
+        }
+    }
+
+    fn count_short(&mut self, dimension: Dimension, shortage: Shortage, ask: &Ask, has: u64) {
+        // Of memory as a manifest says it, without what is set aside beyond that.
+        let plain = |amount| match dimension {
+            Dimension::Memory => without_margin(amount),
+            _ => amount,
+        };
+        let short = self.short.entry((dimension, shortage)).or_default();
+        short.hosts += 1;
+        short.asked = plain(left_in(&ask.takes, dimension));
+        short.most = short.most.max(plain(has));
+    }
+}
+
+/// What keeps a host out of a class, in words: the first thing that does.
+fn why_not(standing: &InClass) -> String {
+    standing.against().next().map_or_else(
+        || "it is not known why".to_owned(),
+        |finding| match finding.kind {
+            FindingKind::Unjudged => format!("cannot be judged, {}", finding.says),
+            _ => finding.says.clone(),
+        },
+    )
 }
 
 impl fmt::Display for Report {
@@ -129,6 +252,9 @@ impl fmt::Display for Report {
                 reasons.push(format!("{count} {what}"));
             }
         }
+        if let Some(class) = self.class.as_ref().filter(|_| self.unclassed > 0) {
+            reasons.push(format!("{} not of class {class}", self.unclassed));
+        }
         let mut lacking = self.lacking.iter();
         match (lacking.next(), self.lacking.len()) {
             (Some((label, count)), 1) => {
@@ -146,7 +272,13 @@ impl fmt::Display for Report {
             }
             (None, _) => {}
         }
+        let short = self.short.iter();
+        reasons.extend(short.map(|((dimension, shortage), short)| {
+            format!("{} {}", short.hosts, short.words(*dimension, *shortage))
+        }));
         for (count, what) in [
+            (self.rebuilding, "with an array that is being rebuilt"),
+            (self.pressed, "where programs wait for memory"),
             (self.no_free_slot, "without a free slot"),
             (self.free, "with a free slot"),
         ] {
@@ -164,6 +296,73 @@ impl fmt::Display for Report {
         self.exhausted
             .iter()
             .try_for_each(|exhausted| write!(f, "; {exhausted}"))
+    }
+}
+
+/// `io` (2: the disk is slow; 1: cannot be judged, ...).
+impl fmt::Display for ClassLack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const REASONS_MAX: usize = 3;
+        write!(f, "`{}`", self.class.as_str())?;
+        if !self.exists {
+            return f
+                .write_str(" (there is no such class: `matins classes` lists those there are)");
+        }
+        let mut reasons: Vec<(&String, u32)> = self
+            .reasons
+            .iter()
+            .map(|(why, hosts)| (why, *hosts))
+            .collect();
+        reasons.sort_by_key(|&(_, hosts)| std::cmp::Reverse(hosts));
+        let others: u32 = reasons
+            .iter()
+            .skip(REASONS_MAX)
+            .map(|&(_, hosts)| hosts)
+            .sum();
+        let mut told: Vec<String> = reasons
+            .iter()
+            .take(REASONS_MAX)
+            .map(|(why, hosts)| format!("{hosts}: {why}"))
+            .collect();
+        if others > 0 {
+            told.push(format!("{others} for other reasons"));
+        }
+        write!(f, " ({})", told.join("; "))
+    }
+}
+
+impl Short {
+    /// Continues a number of hosts.
+    fn words(&self, dimension: Dimension, shortage: Shortage) -> String {
+        let amount = |amount: u64| match dimension {
+            Dimension::Memory => show_size_roughly(amount),
+            Dimension::Cpu => {
+                let milli = u32::try_from(amount).unwrap_or(u32::MAX);
+                match milli {
+                    1000 => "1 processor".to_owned(),
+                    milli => format!("{} processors", show_milli(milli)),
+                }
+            }
+            Dimension::Slots | Dimension::Io => amount.to_string(),
+        };
+        let (asked, most) = (amount(self.asked), amount(self.most));
+        let asked = match dimension {
+            Dimension::Memory => format!("{asked} of memory"),
+            Dimension::Io => "a place at its disk".to_owned(),
+            _ => asked,
+        };
+        match shortage {
+            Shortage::Unknown => match dimension {
+                Dimension::Slots => "of unknown slots",
+                Dimension::Cpu => "of which nobody knows the processors",
+                Dimension::Memory => "of which nobody knows the memory",
+                Dimension::Io => "of which nobody knows the disk",
+            }
+            .to_owned(),
+            Shortage::TooSmall => format!("too small for {asked} (the largest offers {most})"),
+            Shortage::Exhausted if dimension == Dimension::Io => format!("without {asked} left"),
+            Shortage::Exhausted => format!("without {asked} left (at most {most})"),
+        }
     }
 }
 
@@ -213,44 +412,156 @@ impl fmt::Display for Waits {
 
 #[cfg(test)]
 mod tests {
+    use jobs::Needs;
+    use protocol::host::Value;
+
     use super::*;
 
+    const READY: Standing = Standing::Ready(SessionId(1));
+    const GIB: u64 = 1 << 30;
+
     fn host(id: i64, standing: Standing, used: u32, labels: &[&str]) -> Host {
+        let offer = Offer {
+            slots: 4,
+            ..Offer::default()
+        };
         Host {
             agent_id: AgentId(id),
             standing,
-            slots: 4,
-            used,
             labels: labels.iter().map(|label| label.parse().unwrap()).collect(),
+            facts: Arc::default(),
+            classes: Arc::from([]),
+            offer,
+            set_aside: Amounts {
+                slots: used,
+                ..Amounts::default()
+            },
+            strain: Strain::default(),
         }
+    }
+
+    /// A host with facts, of which so much memory is set aside.
+    fn known(id: i64, facts: &[(&'static str, Value)], memory_set_aside: u64) -> Host {
+        let mut host = host(id, READY, 0, &[]);
+        let mut all = HostFacts::default();
+        for (name, value) in facts {
+            all.know(name, value.clone());
+        }
+        let classes = Classes::built_in().of(&all);
+        host.classes = classes.classes().cloned().collect();
+        host.offer = Offer::of(4, &all);
+        host.set_aside.memory_bytes = memory_set_aside;
+        host.strain = Strain::of(&all, None, &host.offer, &host.set_aside);
+        host.facts = Arc::new(all);
+        host
+    }
+
+    fn ask(class: Option<&str>, labels: &[&str], cpu_milli: u32, memory_bytes: u64) -> Ask {
+        Ask::of(&Needs {
+            class: class.map(|class| class.parse().unwrap()),
+            labels: labels.iter().map(|label| label.parse().unwrap()).collect(),
+            cpu_milli: (cpu_milli > 0).then_some(cpu_milli),
+            memory_bytes: (memory_bytes > 0).then_some(memory_bytes),
+            ..Needs::default()
+        })
+    }
+
+    fn said(hosts: &[Host], ask: &Ask) -> String {
+        survey(hosts.to_vec(), ask, &Classes::built_in()).to_string()
     }
 
     #[test]
     fn every_host_is_counted_under_the_first_rule_that_rules_it_out() {
-        let ready = Standing::Ready(SessionId(1));
         let hosts = [
             host(1, Standing::Offline, 0, &[]),
             host(2, Standing::Barred(Bar::Quarantined), 0, &[]),
             host(3, Standing::Barred(Bar::Revoked), 0, &[]),
             host(4, Standing::Cordoned(Cordon::Cordoned), 0, &[]),
             host(5, Standing::Cordoned(Cordon::DrainingNow), 0, &[]),
-            host(6, ready, 4, &["ssd"]),
-            host(7, ready, 4, &["jdk17", "ssd"]),
-            host(8, ready, 0, &[]),
+            host(6, READY, 4, &["ssd"]),
+            host(7, READY, 4, &["jdk17", "ssd"]),
+            host(8, READY, 0, &[]),
         ];
-        let labels: Vec<Label> = ["jdk17", "ssd"].map(|label| label.parse().unwrap()).into();
-        let report = survey(hosts.clone(), &labels);
         assert_eq!(
-            report.to_string(),
+            said(&hosts, &ask(None, &["jdk17", "ssd"], 0, 0)),
             "8 hosts considered: 1 revoked, 1 quarantined, 1 cordoned, 1 draining, 1 offline, \
              2 without all labels (lacking `jdk17` 2, `ssd` 1), 1 without a free slot"
         );
         assert_eq!(
-            survey(hosts, &labels[1..]).to_string(),
+            said(&hosts, &ask(None, &["ssd"], 0, 0)),
             "8 hosts considered: 1 revoked, 1 quarantined, 1 cordoned, 1 draining, 1 offline, \
              1 without label `ssd`, 2 without a free slot"
         );
-        assert_eq!(survey([], &[]).to_string(), "no host has ever attached");
+        assert_eq!(said(&[], &Ask::default()), "no host has ever attached");
+    }
+
+    #[test]
+    fn what_a_host_is_not_and_what_it_has_not_is_said() {
+        let number = Value::Number;
+        let disk = |iops| [("disk.random_write_iops", number(iops))];
+        let hosts = [
+            known(1, &disk(800), 0),
+            known(2, &disk(800), 0),
+            known(3, &disk(5_000), 0),
+            host(4, READY, 0, &[]),
+        ];
+        assert_eq!(
+            said(&hosts, &ask(Some("io"), &[], 0, 0)),
+            "4 hosts considered: 3 not of class `io` (2: disk.random_write_iops is 800 and must be at \
+             least 1000; 1: cannot be judged, disk.random_write_iops is unknown, the host has not told \
+             what it is), 1 with a free slot"
+        );
+        assert_eq!(
+            said(&hosts, &ask(Some("fast"), &[], 0, 0)),
+            "4 hosts considered: 4 not of class `fast` \
+             (there is no such class: `matins classes` lists those there are)"
+        );
+
+        let memory = |gib: i64| {
+            [
+                ("memory.usable_bytes", number(gib << 30)),
+                ("cpu.usable_milli", number(8000)),
+            ]
+        };
+        let hosts = [
+            known(1, &memory(16), 0),
+            known(2, &memory(64), 59 * GIB),
+            known(3, &memory(64), 55 * GIB),
+            known(4, &memory(64), 20 * GIB),
+            host(5, READY, 0, &[]),
+        ];
+        assert_eq!(
+            said(&hosts, &ask(None, &[], 0, 16 * GIB)),
+            "5 hosts considered: 1 of which nobody knows the memory, \
+             1 too small for 16GiB of memory (the largest offers 14.1GiB), \
+             2 without 16GiB of memory left (at most 4.7GiB), 1 with a free slot"
+        );
+        assert_eq!(
+            said(&hosts[..4], &ask(None, &[], 9500, 0)),
+            "4 hosts considered: 4 too small for 9.5 processors (the largest offers 8 processors)"
+        );
+    }
+
+    #[test]
+    fn what_a_host_suffers_from_is_said() {
+        let rebuilt = [
+            ("disk.random_write_iops", Value::Number(5_000)),
+            ("storage.rebuilding", Value::Truth(true)),
+        ];
+        let mut full = known(2, &rebuilt[..1], 0);
+        full.set_aside.io_slots = 2;
+        let mut pressed = known(3, &[("memory.usable_bytes", Value::Number(64 << 30))], 0);
+        pressed.strain.pressed = true;
+        let hosts = [known(1, &rebuilt, 0), full, pressed];
+        assert_eq!(
+            said(&hosts[..2], &ask(Some("io"), &[], 0, 0)),
+            "2 hosts considered: 1 without a place at its disk left, \
+             1 with an array that is being rebuilt"
+        );
+        assert_eq!(
+            said(&hosts[2..], &ask(None, &[], 0, GIB)),
+            "1 host considered: 1 where programs wait for memory"
+        );
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! The hosts as dispatch sees them, and which of them could take a shard now.
 //!
 //! A grant must cost the same with ten hosts and with a thousand, so nobody walks over them for
-//! one. For every set of labels that shards ask for there is a pool: the hosts that have them all and
-//! a free slot, those with most free slots first. A host whose number of free slots changes moves
-//! in the pools that it is in, and that is all that a grant or a receipt costs.
+//! one. For every class and set of labels that shards ask for there is a pool: the hosts that are and
+//! have all that. A host whose room changes is put anew into the pools that it is in, and that is all
+//! that a grant, a receipt or a beat costs.
 //!
 //! A host leaves the pools when it has not been heard for three beats; that takes a look at the
 //! one that was heard least recently, whenever anything happens.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::AgentRow;
-use protocol::{AgentId, BootMs, Label, SessionId};
+use profiles::classes::Classes;
+use profiles::matching::{Amounts, Ask, Filter, Offer, Strain};
+use protocol::{AgentId, BootMs, ClassName, HostFacts, HostNow, Label, SessionId};
 
-use crate::line::has_all;
+use crate::pool::{Pool, Position};
 
 /// Pools beyond so many make room for each other: jobs come and go, and what they asked for is of
 /// no use any more.
@@ -32,88 +33,179 @@ pub(crate) struct Contact {
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     places: BTreeMap<AgentId, Place>,
-    pools: BTreeMap<Arc<[Label]>, Pool>,
+    /// By position.
+    agents: Vec<AgentId>,
+    pools: BTreeMap<Arc<Filter>, Asked>,
     /// Hosts that are heard, longest unheard first.
     by_silence: BTreeSet<(BootMs, AgentId)>,
     /// How often a pool was asked: tells which is of least use.
     asked: u64,
 }
 
+#[derive(Debug)]
+struct Asked {
+    pool: Pool,
+    last: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+pub(crate) struct Place {
+    position: Position,
     contact: Option<Contact>,
     /// Neither barred nor cordoned.
     open: bool,
-    slots: u32,
-    /// Leases, and grants on their way.
-    used: u32,
+    facts: Arc<HostFacts>,
+    /// What the facts come to.
+    pub(crate) classes: Arc<[ClassName]>,
+    pub(crate) offer: Offer,
     labels: Arc<[Label]>,
+    /// For leases, and for grants on their way.
+    pub(crate) set_aside: Amounts,
+    pub(crate) strain: Strain,
+    /// Whether a beat has told of the strain, or only the facts.
+    told: bool,
 }
 
-#[derive(Debug, Default)]
-struct Pool {
-    /// Hosts with a free slot: most of them first, then the lowest id.
-    free: BTreeSet<(Reverse<u32>, AgentId)>,
-    last_asked: u64,
+/// A host that has room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WithRoom<'f> {
+    pub(crate) agent_id: AgentId,
+    pub(crate) session: SessionId,
+    place: &'f Place,
+}
+
+impl WithRoom<'_> {
+    pub(crate) fn offer(&self) -> &Offer {
+        &self.place.offer
+    }
+
+    pub(crate) fn room(&self) -> Amounts {
+        self.place.room()
+    }
+
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.place.strain.pressed
+    }
 }
 
 impl Place {
-    fn free(&self) -> u32 {
-        if self.open && self.contact.is_some() {
-            self.slots.saturating_sub(self.used)
-        } else {
-            0
+    fn new(position: Position, agent: &AgentRow, classes: &Classes) -> Place {
+        let offer = Offer::of(agent.slots, &agent.facts);
+        Place {
+            position,
+            contact: None,
+            open: false,
+            classes: classes.of(&agent.facts).classes().cloned().collect(),
+            strain: Strain::of(&agent.facts, None, &offer, &Amounts::default()),
+            offer,
+            facts: Arc::clone(&agent.facts),
+            labels: Arc::clone(&agent.labels),
+            set_aside: Amounts::default(),
+            told: false,
         }
+    }
+
+    /// What can be given of it now.
+    fn room(&self) -> Amounts {
+        if self.open && self.contact.is_some() {
+            self.strain.room(&self.offer, &self.set_aside)
+        } else {
+            Amounts::default()
+        }
+    }
+
+    fn is_for(&self, filter: &Filter) -> bool {
+        filter.has_class(&self.classes) && filter.has_labels(&self.labels)
     }
 }
 
 impl Fleet {
-    /// Takes over what is known of a host. Answers whether more room is on it than before.
-    pub(crate) fn note(&mut self, agent: &AgentRow, contact: Option<Contact>, used: u32) -> bool {
-        let place = Place {
-            contact,
-            open: agent.barred.is_none() && agent.cordon.is_none(),
-            slots: agent.slots,
-            used,
-            labels: Arc::clone(&agent.labels),
-        };
+    /// Takes over what is known of a host. Answers whether it may take something that it could not
+    /// take before.
+    pub(crate) fn note(
+        &mut self,
+        agent: &AgentRow,
+        contact: Option<Contact>,
+        set_aside: Amounts,
+        classes: &Classes,
+    ) -> bool {
         let agent_id = agent.agent_id;
         let before = self.places.get(&agent_id);
+        let mut place = match before {
+            Some(before) if is_same(&before.facts, &agent.facts) => before.clone(),
+            Some(before) => {
+                let fresh = Place::new(before.position, agent, classes);
+                let strain = if before.told {
+                    before.strain
+                } else {
+                    fresh.strain
+                };
+                Place {
+                    strain,
+                    told: before.told,
+                    ..fresh
+                }
+            }
+            None => Place::new(self.agents.len(), agent, classes),
+        };
+        place.contact = contact;
+        place.open = agent.barred.is_none() && agent.cordon.is_none();
+        place.offer.slots = agent.slots;
+        if place.labels != agent.labels {
+            place.labels = Arc::clone(&agent.labels);
+        }
+        place.set_aside = set_aside;
         if before == Some(&place) {
             return false;
         }
-        let (free_before, other_labels) = before.map_or((0, true), |before| {
-            (before.free(), before.labels != place.labels)
-        });
-        if let Some(before) = self.places.remove(&agent_id) {
-            self.move_in_pools(agent_id, &before, 0);
-            if let Some(contact) = before.contact {
-                self.by_silence.remove(&(contact.fresh_until, agent_id));
-            }
+        let (had, was) = before.map_or_else(
+            || (Amounts::default(), None),
+            |before| {
+                if let Some(contact) = before.contact {
+                    self.by_silence.remove(&(contact.fresh_until, agent_id));
+                }
+                (before.room(), Some((&before.classes, &before.labels)))
+            },
+        );
+        let is_another = was != Some((&place.classes, &place.labels));
+        let has = place.room();
+        if before.is_none() {
+            self.agents.push(agent_id);
         }
         if let Some(contact) = place.contact {
             self.by_silence.insert((contact.fresh_until, agent_id));
         }
-        let free = place.free();
-        let empty = Place {
-            used: place.slots,
-            ..place.clone()
-        };
-        self.move_in_pools(agent_id, &empty, free);
         self.places.insert(agent_id, place);
-        free > free_before || free > 0 && other_labels
+        if is_another || had != has {
+            self.put_into_pools(agent_id);
+        }
+        has.slots > 0 && (is_another || !had.holds(&has))
     }
 
-    /// The same where only the number of leases has changed.
-    pub(crate) fn note_used(&mut self, agent_id: AgentId, used: u32) -> bool {
+    /// The same where only what is set aside has changed.
+    pub(crate) fn note_set_aside(&mut self, agent_id: AgentId, set_aside: Amounts) -> bool {
+        self.change(agent_id, |place| place.set_aside = set_aside)
+    }
+
+    /// The same where a beat has told how the host fares.
+    pub(crate) fn note_now(&mut self, agent_id: AgentId, now: Option<&HostNow>) -> bool {
+        self.change(agent_id, |place| {
+            place.strain = Strain::of(&place.facts, now, &place.offer, &place.set_aside);
+            place.told = now.is_some();
+        })
+    }
+
+    fn change(&mut self, agent_id: AgentId, change: impl FnOnce(&mut Place)) -> bool {
         let Some(place) = self.places.get_mut(&agent_id) else {
             return false;
         };
-        let before = place.clone();
-        place.used = used;
-        let free = place.free();
-        self.move_in_pools(agent_id, &before, free);
-        free > before.free()
+        let (had, was_pressed) = (place.room(), place.strain.pressed);
+        change(place);
+        let has = place.room();
+        if had != has || was_pressed != place.strain.pressed {
+            self.put_into_pools(agent_id);
+        }
+        !had.holds(&has)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -126,34 +218,38 @@ impl Fleet {
             && until <= now
         {
             self.by_silence.pop_first();
-            if let Some(place) = self.places.get_mut(&agent_id) {
-                let before = place.clone();
-                place.contact = None;
-                self.move_in_pools(agent_id, &before, 0);
-            }
+            self.change(agent_id, |place| place.contact = None);
         }
     }
 
-    /// Hosts with these labels and a free slot: most free slots first, then the lowest id.
-    pub(crate) fn with_room(
-        &mut self,
-        labels: &Arc<[Label]>,
-    ) -> impl Iterator<Item = (AgentId, SessionId)> + '_ {
+    /// Hosts that could take this now, those first that should.
+    pub(crate) fn with_room(&mut self, ask: &Ask) -> impl Iterator<Item = WithRoom<'_>> {
         self.asked += 1;
-        if !self.pools.contains_key(labels) {
-            self.make_pool(labels);
+        if !self.pools.contains_key(&ask.filter) {
+            self.make_pool(&ask.filter);
         }
         let asked = self.asked;
-        let pool = self.pools.get_mut(labels).map(|pool| {
-            pool.last_asked = asked;
-            &*pool
+        let pool = self.pools.get_mut(&ask.filter).map(|pool| {
+            pool.last = asked;
+            &pool.pool
         });
-        let places = &self.places;
-        let hosts = pool.into_iter().flat_map(|pool| pool.free.iter());
-        hosts.filter_map(|&(_, agent_id)| {
-            let contact = places.get(&agent_id)?.contact?;
-            Some((agent_id, contact.session))
+        let (places, agents) = (&self.places, &self.agents);
+        let hosts = pool.into_iter().flat_map(|pool| pool.with_room(ask.takes));
+        hosts.filter_map(|position| {
+            let agent_id = agents[position];
+            let place = places.get(&agent_id)?;
+            Some(WithRoom {
+                agent_id,
+                session: place.contact?.session,
+                place,
+            })
         })
+    }
+
+    /// Whether a host could take this now.
+    pub(crate) fn could_take(&self, agent_id: AgentId, ask: &Ask) -> bool {
+        let place = self.places.get(&agent_id);
+        place.is_some_and(|place| place.is_for(&ask.filter) && place.room().holds(&ask.takes))
     }
 
     /// The live session of a host that was heard lately.
@@ -164,84 +260,83 @@ impl Fleet {
             .map(|contact| contact.session)
     }
 
-    pub(crate) fn used(&self, agent_id: AgentId) -> u32 {
-        self.places.get(&agent_id).map_or(0, |place| place.used)
+    pub(crate) fn place(&self, agent_id: AgentId) -> Option<&Place> {
+        self.places.get(&agent_id)
     }
 
-    /// Moves a host, as it was, in all pools that it is in to where it now has this many free slots.
-    fn move_in_pools(&mut self, agent_id: AgentId, before: &Place, free: u32) {
-        let free_before = before.free();
-        if free == free_before {
+    fn put_into_pools(&mut self, agent_id: AgentId) {
+        let Some(place) = self.places.get(&agent_id) else {
             return;
-        }
-        for (wanted, pool) in &mut self.pools {
-            if !has_all(&before.labels, wanted) {
-                continue;
-            }
-            if free_before > 0 {
-                pool.free.remove(&(Reverse(free_before), agent_id));
-            }
-            if free > 0 {
-                pool.free.insert((Reverse(free), agent_id));
-            }
+        };
+        let room = place.room();
+        for (filter, asked) in &mut self.pools {
+            let room = if place.is_for(filter) {
+                room
+            } else {
+                Amounts::default()
+            };
+            asked.pool.put(place.position, &room, place.strain.pressed);
         }
     }
 
-    fn make_pool(&mut self, labels: &Arc<[Label]>) {
+    fn make_pool(&mut self, filter: &Arc<Filter>) {
         if self.pools.len() >= POOLS_MAX {
-            let idlest = self.pools.iter().min_by_key(|(_, pool)| pool.last_asked);
-            if let Some(idlest) = idlest.map(|(labels, _)| Arc::clone(labels)) {
+            let idlest = self.pools.iter().min_by_key(|(_, asked)| asked.last);
+            if let Some(idlest) = idlest.map(|(filter, _)| Arc::clone(filter)) {
                 self.pools.remove(&idlest);
             }
         }
-        let pool = Pool {
-            free: self.hosts_for(labels),
-            last_asked: self.asked,
+        let asked = Asked {
+            pool: self.pool_for(filter),
+            last: self.asked,
         };
-        self.pools.insert(Arc::clone(labels), pool);
+        self.pools.insert(Arc::clone(filter), asked);
     }
 
-    fn hosts_for(&self, labels: &[Label]) -> BTreeSet<(Reverse<u32>, AgentId)> {
-        let fitting = self
-            .places
-            .iter()
-            .filter(|(_, place)| place.free() > 0 && has_all(&place.labels, labels));
-        fitting
-            .map(|(&agent_id, place)| (Reverse(place.free()), agent_id))
-            .collect()
+    fn pool_for(&self, filter: &Filter) -> Pool {
+        let mut pool = Pool::default();
+        for place in self.places.values().filter(|place| place.is_for(filter)) {
+            pool.put(place.position, &place.room(), place.strain.pressed);
+        }
+        pool
     }
 
-    /// How many hosts with these labels could be given work now or when a slot is free.
-    pub(crate) fn in_service(&self, labels: &[Label], now: BootMs) -> u32 {
+    /// How many hosts of this kind could be given work now or when there is room.
+    pub(crate) fn in_service(&self, filter: &Filter, now: BootMs) -> u32 {
         let serves = |place: &&Place| {
             let heard = place
                 .contact
                 .is_some_and(|contact| contact.fresh_until > now);
-            place.open && heard && has_all(&place.labels, labels)
+            place.open && heard && place.is_for(filter)
         };
         self.places.values().filter(serves).count() as u32
     }
 
     /// Whether the pools are what the hosts make of them.
-    pub(crate) fn check(&self, used: impl Fn(AgentId) -> u32) -> Result<(), String> {
-        for (labels, pool) in &self.pools {
-            let built = self.hosts_for(labels);
-            if pool.free != built {
+    pub(crate) fn check(&self, set_aside: impl Fn(AgentId) -> Amounts) -> Result<(), String> {
+        for (filter, asked) in &self.pools {
+            let built = self.pool_for(filter);
+            if !asked.pool.is_as(&built) {
                 return Err(format!(
-                    "pool of {labels:?} kept up: {:?}\nbuilt afresh: {built:?}",
-                    pool.free
+                    "pool of {filter:?} kept up: {:?}\nbuilt afresh: {built:?}",
+                    asked.pool
                 ));
             }
         }
         for (&agent_id, place) in &self.places {
-            if place.used != used(agent_id) {
+            let counted = set_aside(agent_id);
+            if place.set_aside != counted {
                 return Err(format!(
-                    "{agent_id} has {} leases, counted {}",
-                    used(agent_id),
-                    place.used
+                    "{counted:?} is set aside on {agent_id}, kept up {:?}",
+                    place.set_aside
                 ));
             }
         }
         Ok(())
     }
+}
+
+/// Facts are held by whoever has read the row, and read anew when it has changed.
+fn is_same(known: &Arc<HostFacts>, facts: &Arc<HostFacts>) -> bool {
+    Arc::ptr_eq(known, facts) || known == facts
 }

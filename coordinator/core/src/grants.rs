@@ -4,15 +4,17 @@
 //! attach finds that it was never started. A shard whose grant is on its way is out of the line until
 //! the ledger has answered, and takes up its slot from the moment of the proposal.
 
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::command::{Command, Grant, Unplaceable};
 use ledger::{AgentRow, Done, Refusal, ShardRow, ShardState};
+use profiles::matching::{Amounts, Ask, Filter, unevenness};
 use protocol::attempt::Work;
 use protocol::message::CoordinatorBody;
-use protocol::{AgentId, BootMs, Now, ResourceName, Rule, RunId, SessionId};
+use protocol::{AgentId, BootMs, HostNow, Now, ResourceName, Rule, Rules, RunId, SessionId};
 
 use crate::core::{Core, Flight};
 use crate::dispatch::{Exhausted, Host, Report, Standing, Waits, survey};
@@ -28,8 +30,8 @@ const LOOKS_MAX: usize = 64;
 pub(crate) struct Grants {
     /// Shards with a command of this core in flight, and what they asked for, if it is a grant.
     busy: BTreeMap<Key, Option<Arc<Demand>>>,
-    /// Grants in flight.
-    on_their_way: BTreeMap<AgentId, u32>,
+    /// What grants in flight take of hosts.
+    on_their_way: BTreeMap<AgentId, Amounts>,
     /// The same by run.
     of_run: BTreeMap<(RunId, AgentId), u32>,
     /// Units of resources that grants in flight take.
@@ -61,7 +63,8 @@ impl Grants {
         for (name, units) in &demand.uses {
             *self.taking.entry(name.clone()).or_default() += units;
         }
-        *self.on_their_way.entry(agent_id).or_default() += 1;
+        let on_their_way = self.on_their_way.entry(agent_id).or_default();
+        *on_their_way = on_their_way.plus(&demand.ask.takes);
         *self.of_run.entry((key.0, agent_id)).or_default() += 1;
     }
 
@@ -71,7 +74,12 @@ impl Grants {
         for (name, units) in &demand.uses {
             count_down(self.taking.entry(name.clone()), *units);
         }
-        count_down(self.on_their_way.entry(agent_id), 1);
+        if let Entry::Occupied(mut on_their_way) = self.on_their_way.entry(agent_id) {
+            *on_their_way.get_mut() = on_their_way.get().less(&demand.ask.takes);
+            if on_their_way.get().slots == 0 {
+                on_their_way.remove();
+            }
+        }
         count_down(self.of_run.entry((key.0, agent_id)), 1);
         demand
     }
@@ -86,8 +94,11 @@ impl Grants {
         self.failed_on.keys().map(|&(run_id, _)| run_id)
     }
 
-    fn on_their_way_to(&self, agent_id: AgentId) -> u32 {
-        self.on_their_way.get(&agent_id).copied().unwrap_or(0)
+    fn on_their_way_to(&self, agent_id: AgentId) -> Amounts {
+        self.on_their_way
+            .get(&agent_id)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -98,6 +109,21 @@ fn count_down<K: Ord>(entry: Entry<'_, K, u32>, by: u32) {
             count.remove();
         }
     }
+}
+
+/// What is asked for, as the rules have it that are on.
+fn as_judged(ask: &Ask, rules: Rules) -> Cow<'_, Ask> {
+    if rules.on(Rule::LabelsMatched) {
+        return Cow::Borrowed(ask);
+    }
+    let filter = Filter {
+        class: ask.filter.class.clone(),
+        labels: Vec::new(),
+    };
+    Cow::Owned(Ask {
+        filter: Arc::new(filter),
+        takes: ask.takes,
+    })
 }
 
 impl Core {
@@ -138,7 +164,7 @@ impl Core {
     ) {
         self.queue.step_aside(key);
         self.grants.begin(key, agent_id, demand);
-        self.note_used(agent_id);
+        self.note_set_aside(agent_id);
         let grant = Grant {
             run_id: key.0,
             shard: key.1,
@@ -162,8 +188,9 @@ impl Core {
     }
 
     /// A host on which the shard has not just failed (a sick one that fails at once is always
-    /// free, and would swallow every retry); of these the one with the fewest shards of the same run,
-    /// then the most free slots, then the lowest id.
+    /// free, and would swallow every retry); of these one where nothing waits for memory, then the one
+    /// with the fewest shards of the same run, then the one whose room stays most even, then the most
+    /// free slots, then the lowest id.
     fn find_place(
         &mut self,
         order: Order,
@@ -176,19 +203,23 @@ impl Core {
             .get(&key)
             .filter(|_| self.rules.on(Rule::RetriedElsewhere));
         let mut best = None;
-        let labels = if self.rules.on(Rule::LabelsMatched) {
-            Arc::clone(&demand.labels)
-        } else {
-            Arc::default()
-        };
-        for (agent_id, session) in self.fleet.with_room(&labels).take(LOOKS_MAX) {
+        let ask = as_judged(&demand.ask, self.rules);
+        let is_plain = ask.takes.is_plain();
+        for host in self.fleet.with_room(&ask).take(LOOKS_MAX) {
+            let agent_id = host.agent_id;
             let granting = self.grants.of_run.get(&(key.0, agent_id));
             let of_run = self.queue.held_of(key.0, agent_id) + granting.copied().unwrap_or(0);
-            let rank = (failed_on == Some(&agent_id), of_run);
+            let unevenness = if is_plain {
+                0
+            } else {
+                unevenness(host.offer(), &host.room(), &ask.takes)
+            };
+            let failed_here = failed_on == Some(&agent_id);
+            let rank = (failed_here, host.is_pressed(), of_run, unevenness);
             if best.is_none_or(|(other, _)| rank < other) {
-                best = Some((rank, (agent_id, session)));
+                best = Some((rank, (agent_id, host.session)));
             }
-            if rank == (false, 0) {
+            if rank == (false, false, 0, 0) {
                 break;
             }
         }
@@ -237,41 +268,60 @@ impl Core {
             return;
         };
         let contact = self.sessions.line_to(agent);
-        let used = self.used_of(agent_id);
-        if self.fleet.note(agent, contact, used) {
-            self.queue.line.open_for_host(&agent.labels);
+        let set_aside = self.set_aside_on(agent_id);
+        if self.fleet.note(agent, contact, set_aside, &self.classes) {
+            self.open_for_host(agent_id);
         }
+    }
+
+    /// Takes over how a host fares by its last beat.
+    pub(crate) fn note_host_now(&mut self, agent_id: AgentId, now: Option<&HostNow>) {
+        if self.fleet.note_now(agent_id, now) {
+            self.open_for_host(agent_id);
+        }
+    }
+
+    /// There is more room on a host than before.
+    fn open_for_host(&mut self, agent_id: AgentId) {
+        let (fleet, rules) = (&self.fleet, self.rules);
+        let line = &mut self.queue.line;
+        line.open_for_host(|ask| fleet.could_take(agent_id, &as_judged(ask, rules)));
     }
 
     /// Takes over how many leases hosts have, where that has changed.
     pub(crate) fn note_touched(&mut self) {
         for agent_id in self.queue.take_touched() {
-            self.note_used(agent_id);
+            self.note_set_aside(agent_id);
         }
     }
 
-    fn note_used(&mut self, agent_id: AgentId) {
-        let used = self.used_of(agent_id);
-        if self.fleet.note_used(agent_id, used)
-            && let Some(agent) = self.set.agents.get(&agent_id)
-        {
-            self.queue.line.open_for_host(&agent.labels);
+    fn note_set_aside(&mut self, agent_id: AgentId) {
+        let set_aside = self.set_aside_on(agent_id);
+        if self.fleet.note_set_aside(agent_id, set_aside) {
+            self.open_for_host(agent_id);
         }
     }
 
-    /// Leases it holds, and those on their way to it.
-    fn used_of(&self, agent_id: AgentId) -> u32 {
-        self.queue.lease_count(agent_id) + self.grants.on_their_way_to(agent_id)
+    /// For leases that it holds, and for those on their way to it.
+    fn set_aside_on(&self, agent_id: AgentId) -> Amounts {
+        let on_their_way = self.grants.on_their_way_to(agent_id);
+        self.queue.set_aside(agent_id).plus(&on_their_way)
     }
 
     /// Every agent ever known, as dispatch sees it now.
     pub fn hosts(&self, now: Now) -> impl Iterator<Item = Host> + '_ {
-        self.set.agents.values().map(move |agent| Host {
-            agent_id: agent.agent_id,
-            standing: self.standing(agent, now),
-            slots: agent.slots,
-            used: self.fleet.used(agent.agent_id),
-            labels: Arc::clone(&agent.labels),
+        self.set.agents.values().filter_map(move |agent| {
+            let place = self.fleet.place(agent.agent_id)?;
+            Some(Host {
+                agent_id: agent.agent_id,
+                standing: self.standing(agent, now),
+                labels: Arc::clone(&agent.labels),
+                facts: Arc::clone(&agent.facts),
+                classes: Arc::clone(&place.classes),
+                offer: place.offer,
+                set_aside: place.set_aside,
+                strain: place.strain,
+            })
         })
     }
 
@@ -294,7 +344,7 @@ impl Core {
 
     /// Why nothing that asks for this is placed now. Walks over all hosts: for people only.
     fn report(&self, order: Order, demand: &Demand, now: Now) -> Report {
-        let mut report = survey(self.hosts(now), &demand.labels);
+        let mut report = survey(self.hosts(now), &demand.ask, &self.classes);
         report
             .exhausted
             .extend(self.want_of_resources(order, demand));
@@ -365,7 +415,7 @@ impl Core {
     /// Whether nobody is forgotten: whoever waits for a place is in line or in hand, and a lane is
     /// blocked only where there is no room.
     pub(crate) fn check_dispatch(&self, now: Now) -> Result<(), String> {
-        self.fleet.check(|agent_id| self.used_of(agent_id))?;
+        self.fleet.check(|agent_id| self.set_aside_on(agent_id))?;
         let in_line: BTreeSet<Key> = self.queue.line.all().collect();
         for key in self.queue.ready() {
             let in_hand = self.grants.busy.contains_key(&key)
@@ -389,7 +439,7 @@ impl Core {
             }
         }
         for demand in self.queue.line.blocked().filter(|d| d.uses.is_empty()) {
-            let report = survey(self.hosts(now), &demand.labels);
+            let report = survey(self.hosts(now), &demand.ask, &self.classes);
             if report.free > 0 {
                 return Err(format!(
                     "{demand:?} is blocked, and there is room: {report}"
@@ -406,7 +456,7 @@ impl Core {
         result: Result<Done, Refusal>,
     ) {
         let demand = self.grants.end(key, agent_id);
-        self.note_used(agent_id);
+        self.note_set_aside(agent_id);
         let Ok(Done::Granted { token, attempt, .. }) = result else {
             for (name, _) in &demand.uses {
                 self.note_resource(name);

@@ -32,7 +32,7 @@ impl Core {
             held("versions", self.catalogue.len(), set.versions.len()),
             held("names", self.names.len(), jobs),
             held("firing", self.firing.len(), 2 * jobs + on_its_way),
-            held("queue", self.queue.len(), runs + 6 * shards + agents),
+            held("queue", self.queue.len(), runs + 7 * shards + agents),
             held("waiting", self.waiting_len(), 5 * runs),
             held("reminders", self.reminders.runs().count(), runs),
             held("grants", self.grants.len(), 2 * shards + 4 * on_its_way),

@@ -21,7 +21,8 @@
 //! | `waiting` | which waiting run the ledger is asked about again, and when |
 //! | `queue` | which shards wait for a place, and since when |
 //! | `line` | which of them is next |
-//! | `fleet` | which hosts have room for it |
+//! | `fleet` | which hosts could take it |
+//! | `pool` | which of many hosts has room, without asking each |
 //! | [`dispatch`] | how it is said why a shard finds no place |
 //! | `firing` | when a job fires, and that it stands still |
 //! | `fuse` | that a job fires too often, and that what is ready waits too long |
@@ -58,6 +59,7 @@ mod grants;
 mod group;
 mod held;
 mod line;
+mod pool;
 mod queue;
 mod receipts;
 mod reminders;

@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jobs::Manifest;
-use protocol::{Label, ResourceName, RunId, WallMs};
+use profiles::matching::Ask;
+use protocol::{ResourceName, RunId, WallMs};
 
 use crate::queue::Key;
 
 /// What a shard asks of a host, and of what all share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Demand {
-    /// A host must have all of them. In order.
-    pub(crate) labels: Arc<[Label]>,
+    pub(crate) ask: Ask,
     /// Units of resources. In order.
     pub(crate) uses: Vec<(ResourceName, u32)>,
 }
@@ -33,7 +33,7 @@ impl Demand {
     pub(crate) fn of(manifest: &Manifest) -> Demand {
         let uses = manifest.needs.uses.iter();
         Demand {
-            labels: manifest.needs.labels.iter().cloned().collect(),
+            ask: Ask::of(&manifest.needs),
             uses: uses.map(|(name, units)| (name.clone(), *units)).collect(),
         }
     }
@@ -174,9 +174,9 @@ impl Line {
         }
     }
 
-    /// A place has opened on a host with these labels.
-    pub(crate) fn open_for_host(&mut self, labels: &[Label]) {
-        self.open(|demand| has_all(labels, &demand.labels));
+    /// There is room on a host that could take what this says.
+    pub(crate) fn open_for_host(&mut self, could_take: impl Fn(&Ask) -> bool) {
+        self.open(|demand| could_take(&demand.ask));
     }
 
     /// Some of a resource has been given back, or there is more of it.
@@ -214,22 +214,24 @@ impl Line {
     }
 }
 
-/// Whether these labels, in order, hold all that are wanted, in order too.
-pub(crate) fn has_all(labels: &[Label], wanted: &[Label]) -> bool {
-    wanted
-        .iter()
-        .all(|label| labels.binary_search(label).is_ok())
-}
-
 #[cfg(test)]
 mod tests {
+    use profiles::matching::Filter;
+    use protocol::Label;
+
     use super::*;
 
     fn demand(labels: &[&str], uses: &[(&str, u32)]) -> Arc<Demand> {
-        let labels: Vec<Label> = labels.iter().map(|label| label.parse().unwrap()).collect();
+        let filter = Filter {
+            class: None,
+            labels: labels.iter().map(|label| label.parse().unwrap()).collect(),
+        };
         let uses = uses.iter();
         Arc::new(Demand {
-            labels: labels.into(),
+            ask: Ask {
+                filter: Arc::new(filter),
+                ..Ask::default()
+            },
             uses: uses.map(|(name, n)| (name.parse().unwrap(), *n)).collect(),
         })
     }
@@ -275,9 +277,13 @@ mod tests {
         assert_eq!(next(&line), Some(2));
         line.enter(order(50, 1, 3), &gpu);
         assert_eq!(next(&line), Some(2));
-        line.open_for_host(&["ssd".parse().unwrap()]);
+        let open_for = |line: &mut Line, labels: &[&str]| {
+            let labels: Vec<Label> = labels.iter().map(|label| label.parse().unwrap()).collect();
+            line.open_for_host(|ask| ask.filter.has_labels(&labels));
+        };
+        open_for(&mut line, &["ssd"]);
         assert_eq!(next(&line), Some(2));
-        line.open_for_host(&["gpu".parse().unwrap(), "ssd".parse().unwrap()]);
+        open_for(&mut line, &["gpu", "ssd"]);
         assert_eq!(next(&line), Some(1));
     }
 

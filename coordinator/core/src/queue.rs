@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ledger::{Change, RunRow, ShardRow, ShardState, WorkingSet};
+use profiles::matching::Amounts;
 use protocol::attempt::Trigger;
 use protocol::{AgentId, BootMs, DurationMs, Now, Rule, Rules, RunId, Token, WallMs};
 
@@ -27,6 +28,8 @@ pub(crate) struct Queue {
     backing_off: BTreeSet<(BootMs, Key)>,
     unplaceable_at: BTreeSet<(BootMs, Key)>,
     leases: BTreeMap<AgentId, BTreeMap<Token, Key>>,
+    /// What leases take of each host that has some.
+    set_aside: BTreeMap<AgentId, Amounts>,
     /// How many shards of a run a host holds.
     held: BTreeMap<(RunId, AgentId), u32>,
     /// Hosts whose number of leases has changed since it was asked.
@@ -49,6 +52,7 @@ enum Slot {
     Leased {
         agent: AgentId,
         token: Token,
+        takes: Amounts,
     },
 }
 
@@ -57,6 +61,7 @@ enum Slot {
 pub(crate) struct Shape {
     pending: BTreeSet<Key>,
     leases: BTreeMap<Token, (AgentId, Key)>,
+    set_aside: BTreeMap<AgentId, Amounts>,
     live: BTreeSet<RunId>,
 }
 
@@ -210,15 +215,14 @@ impl Queue {
             .map(|(&token, &key)| (token, key))
     }
 
-    pub(crate) fn lease_count(&self, agent: AgentId) -> u32 {
-        self.leases
-            .get(&agent)
-            .map_or(0, |leases| leases.len() as u32)
+    /// What leases take of a host.
+    pub(crate) fn set_aside(&self, agent: AgentId) -> Amounts {
+        self.set_aside.get(&agent).copied().unwrap_or_default()
     }
 
     pub(crate) fn lease_of(&self, key: Key) -> Option<(AgentId, Token)> {
         match self.slots.get(&key) {
-            Some(&Slot::Leased { agent, token }) => Some((agent, token)),
+            Some(&Slot::Leased { agent, token, .. }) => Some((agent, token)),
             _ => None,
         }
     }
@@ -239,7 +243,7 @@ impl Queue {
         let leases: usize = self.leases.values().map(BTreeMap::len).sum();
         let in_line = self.line.all().count();
         let by_time = self.backing_off.len() + self.unplaceable_at.len();
-        let by_host = leases + self.held.len() + self.touched.len();
+        let by_host = leases + self.set_aside.len() + self.held.len() + self.touched.len();
         self.slots.len() + in_line + by_time + by_host + self.live.len()
     }
 
@@ -257,6 +261,7 @@ impl Queue {
                 .iter()
                 .flat_map(|(&agent, held)| held.iter().map(move |(&t, &key)| (t, (agent, key))))
                 .collect(),
+            set_aside: self.set_aside.clone(),
             live: self.live.clone(),
         }
     }
@@ -288,11 +293,17 @@ impl Queue {
         };
         match shard.state {
             ShardState::Leased(lease) => {
+                // Of what cannot be read, nobody knows more than that it runs.
+                let entry = catalogue.get(run.job_id, run.version);
+                let takes = entry.map_or(Amounts::SLOT, |entry| entry.demand.ask.takes);
                 let slot = Slot::Leased {
                     agent: lease.agent_id,
                     token: lease.token,
+                    takes,
                 };
                 self.slots.insert(key, slot);
+                let set_aside = self.set_aside.entry(lease.agent_id).or_default();
+                *set_aside = set_aside.plus(&takes);
                 self.leases
                     .entry(lease.agent_id)
                     .or_default()
@@ -356,7 +367,17 @@ impl Queue {
                 }
                 self.unplaceable_at.remove(&(unplaceable_at, key));
             }
-            Some(Slot::Leased { agent, token }) => {
+            Some(Slot::Leased {
+                agent,
+                token,
+                takes,
+            }) => {
+                if let Entry::Occupied(mut set_aside) = self.set_aside.entry(agent) {
+                    *set_aside.get_mut() = set_aside.get().less(&takes);
+                    if set_aside.get().slots == 0 {
+                        set_aside.remove();
+                    }
+                }
                 if let Some(held) = self.leases.get_mut(&agent) {
                     held.remove(&token);
                     if held.is_empty() {

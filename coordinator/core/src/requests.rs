@@ -11,9 +11,8 @@ use ledger::command::{
     RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
-use protocol::{
-    AgentName, AlertId, DurationMs, JobId, JobName, Label, Now, ResourceName, RunId, WallMs,
-};
+use profiles::matching::Ask;
+use protocol::{AgentName, AlertId, DurationMs, JobId, JobName, Now, ResourceName, RunId, WallMs};
 
 use crate::clock::{Doubt, Verdict};
 use crate::core::{Core, Effect, Flight, RequestId};
@@ -421,8 +420,8 @@ impl Core {
         let shards = match manifest.shards {
             Shards::Fixed(_) => None,
             Shards::Sized { of, target } => {
-                let labels: Vec<Label> = manifest.needs.labels.iter().cloned().collect();
-                let hosts = self.fleet.in_service(&labels, now.boot);
+                let ask = Ask::of(&manifest.needs);
+                let hosts = self.fleet.in_service(&ask.filter, now.boot);
                 Some(shards::computed(of, target, hosts))
             }
         };

@@ -371,6 +371,14 @@ fn placement(report: &Report) -> api::Placement {
         capacity: exhausted.capacity,
         behind_another: exhausted.behind_another,
     });
+    let class_reasons = report.class.iter().flat_map(|class| &class.reasons);
+    let short = report.short.iter().map(|((of, kind), short)| api::Short {
+        of: of.as_str().to_owned(),
+        kind: kind.as_str().to_owned(),
+        hosts: short.hosts,
+        asked: short.asked,
+        most: short.most,
+    });
     api::Placement {
         considered: report.considered,
         revoked: report.revoked,
@@ -378,10 +386,17 @@ fn placement(report: &Report) -> api::Placement {
         cordoned: report.cordoned,
         draining: report.draining,
         offline: report.offline,
+        unclassed: report.unclassed,
+        class_reasons: class_reasons
+            .map(|(why, count)| (why.clone(), *count))
+            .collect(),
         unlabelled: report.unlabelled,
         lacking: lacking
             .map(|(label, count)| (label.as_str().to_owned(), *count))
             .collect(),
+        short: short.collect(),
+        rebuilding: report.rebuilding,
+        pressed: report.pressed,
         no_free_slot: report.no_free_slot,
         free: report.free,
         exhausted: exhausted.collect(),

@@ -13,6 +13,17 @@ pub enum Dimension {
     Io,
 }
 
+impl Dimension {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Dimension::Slots => "slots",
+            Dimension::Cpu => "cpu",
+            Dimension::Memory => "memory",
+            Dimension::Io => "io",
+        }
+    }
+}
+
 /// The first rule that rules a host out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
@@ -46,7 +57,7 @@ pub fn judge(
         Dimension::Cpu,
         Dimension::Io,
     ];
-    let takes = |dimension| of(&ask.takes, dimension);
+    let takes = |dimension| left_in(&ask.takes, dimension);
     if !ask.filter.has_class(classes) {
         return Some(Lack::Class);
     }
@@ -58,7 +69,9 @@ pub fn judge(
         return Some(Lack::Unknown(dimension));
     }
     let whole = offer.amounts();
-    if let Some(dimension) = asked().find(|&dimension| takes(dimension) > of(&whole, dimension)) {
+    if let Some(dimension) =
+        asked().find(|&dimension| takes(dimension) > left_in(&whole, dimension))
+    {
         return Some(Lack::TooSmall(dimension));
     }
     if strain.rebuilding && ask.takes.io_slots > 0 {
@@ -69,11 +82,12 @@ pub fn judge(
     }
     let room = strain.room(offer, set_aside);
     asked()
-        .find(|&dimension| takes(dimension) > of(&room, dimension))
+        .find(|&dimension| takes(dimension) > left_in(&room, dimension))
         .map(Lack::Exhausted)
 }
 
-fn of(amounts: &Amounts, dimension: Dimension) -> u64 {
+/// How much these are of one dimension, in its unit.
+pub fn left_in(amounts: &Amounts, dimension: Dimension) -> u64 {
     match dimension {
         Dimension::Slots => amounts.slots.into(),
         Dimension::Cpu => amounts.cpu_milli.into(),

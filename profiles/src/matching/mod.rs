@@ -21,16 +21,26 @@ use std::sync::Arc;
 use jobs::manifest::Needs;
 use protocol::{ClassName, Label};
 
-pub use judgement::{Dimension, Lack, judge};
+pub use judgement::{Dimension, Lack, judge, left_in};
 pub use offer::Offer;
 pub use score::unevenness;
 pub use strain::Strain;
 
 /// What a shard asks of a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ask {
     pub filter: Arc<Filter>,
     pub takes: Amounts,
+}
+
+/// A slot of any host.
+impl Default for Ask {
+    fn default() -> Ask {
+        Ask {
+            filter: Arc::default(),
+            takes: Amounts::SLOT,
+        }
+    }
 }
 
 /// What a host must be, whatever room is on it.
