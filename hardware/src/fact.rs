@@ -32,6 +32,16 @@ impl<T> Fact<T> {
     }
 }
 
+impl<T: Clone> Fact<T> {
+    /// Takes what another one knows: a value, or that there is none where nothing was known.
+    pub(crate) fn learn_from(&mut self, other: &Self) {
+        match (&*self, other) {
+            (_, Self::Known(_)) | (Self::Unknown(_), Self::NotApplicable) => *self = other.clone(),
+            _ => {}
+        }
+    }
+}
+
 impl<T> From<T> for Fact<T> {
     fn from(value: T) -> Self {
         Self::Known(value)

@@ -62,6 +62,11 @@ macro_rules! rows {
                 let why = why.into();
                 Self { $($fact: Fact::Unknown(why.clone()),)* }
             }
+
+            /// Takes what another row of the same thing knows; what it does not know stays as it is.
+            pub fn learn_from(&mut self, other: &Self) {
+                $(self.$fact.learn_from(&other.$fact);)*
+            }
         }
 
         impl Row for $row {

@@ -8,10 +8,12 @@
 //! was not to be opened has nothing in it.
 
 mod nvme;
+mod nvme_pages;
 mod smartctl;
 mod smartctl_text;
 
 pub use nvme::parse_nvme;
+pub use nvme_pages::{HEALTH_LOG_BYTES, IDENTIFY_BYTES, parse_nvme_pages};
 pub use smartctl::parse_smartctl;
 
 use crate::facts::{DriveFacts, Facts};

@@ -1,0 +1,175 @@
+//! One thing told of twice: by the kernel, and by who asked the thing itself.
+//!
+//! What was asked knows more; of what the kernel alone knows, such as how long flushes take, nothing is
+//! lost. Bad news of either stays.
+
+use crate::facts::{ControllerFacts, Facts};
+use crate::report::{Health, Item, Report};
+
+/// Adds to `report` what others told, each thing once.
+///
+/// A disk and an array are the same by their names. Controllers are numbered by their tools and placed on
+/// the bus by the kernel, which nothing connects: where a tool told of those that `driver` serves, the
+/// kernel's mention of them is left out.
+pub fn join(report: &mut Report, told: Report, driver: Option<&str>) {
+    let is_controller = |item: &Item| matches!(item.facts, Facts::Controller(_));
+    if let Some(driver) = driver.filter(|_| told.items.iter().any(is_controller)) {
+        report
+            .items
+            .retain(|item| driver_of(item).is_none_or(|known| known != driver));
+    }
+    for mut item in told.items {
+        if let (Facts::Controller(facts), Some(driver)) = (&mut item.facts, driver) {
+            facts.driver = driver.to_owned().into();
+        }
+        let name = name_of(&item).to_owned();
+        let same = report.items.iter_mut().find(|known| {
+            known.facts.kind() == item.facts.kind()
+                && matches!(known.facts, Facts::Drive(_) | Facts::Array(_))
+                && name_of(known) == name
+        });
+        match same {
+            Some(known) => learn(known, item),
+            None => report.items.push(item),
+        }
+    }
+    report.problems.extend(told.problems);
+}
+
+fn driver_of(item: &Item) -> Option<&str> {
+    match &item.facts {
+        Facts::Controller(ControllerFacts { driver, .. }) => driver.known().map(String::as_str),
+        _ => None,
+    }
+}
+
+/// Arrays are `md0` to one and `/dev/md0` to another.
+fn name_of(item: &Item) -> &str {
+    match item.facts {
+        Facts::Array(_) => item.id.strip_prefix("/dev/").unwrap_or(&item.id),
+        _ => &item.id,
+    }
+}
+
+fn learn(known: &mut Item, told: Item) {
+    match (&mut known.facts, &told.facts) {
+        (Facts::Drive(known), Facts::Drive(told)) => known.learn_from(told),
+        (Facts::Array(known), Facts::Array(told)) => known.learn_from(told),
+        _ => return,
+    }
+    if known.health.is_bad() && told.health.is_bad() && known.reason != told.reason {
+        known.reason = format!("{}; {}", known.reason, told.reason);
+        known.health = known.health.max(told.health);
+    } else if told.health.is_bad() || !known.health.is_bad() && told.health != Health::Unknown {
+        known.health = told.health;
+        known.reason = told.reason;
+    } else if known.health == Health::Unknown {
+        known.reason = told.reason;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{DriveFacts, Medium};
+
+    fn drive(health: Health, reason: &str) -> Item {
+        Item {
+            id: "/dev/sda".into(),
+            health,
+            reason: reason.into(),
+            facts: Facts::Drive(DriveFacts::unknown("not told")),
+        }
+    }
+
+    #[test]
+    fn bad_news_of_either_stays() {
+        use Health::{Degraded, Failed, Ok, Unknown};
+        for (kernel, tool, expected, reason) in [
+            (Unknown, Ok, Ok, "tool"),
+            (Unknown, Failed, Failed, "tool"),
+            (Unknown, Unknown, Unknown, "tool"),
+            (Ok, Unknown, Ok, "kernel"),
+            (Failed, Ok, Failed, "kernel"),
+            (Failed, Unknown, Failed, "kernel"),
+            (Degraded, Failed, Failed, "kernel; tool"),
+        ] {
+            let mut report = Report {
+                items: vec![drive(kernel, "kernel")],
+                ..Report::default()
+            };
+            let told = Report {
+                items: vec![drive(tool, "tool")],
+                ..Report::default()
+            };
+            join(&mut report, told, None);
+            assert_eq!(report.items.len(), 1);
+            let item = &report.items[0];
+            assert_eq!(
+                (item.health, item.reason.as_str()),
+                (expected, reason),
+                "{kernel:?} and {tool:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_only_the_kernel_knows_is_kept() {
+        let mut known = drive(Health::Unknown, "kernel");
+        let mut told = drive(Health::Ok, "tool");
+        if let Facts::Drive(facts) = &mut known.facts {
+            facts.flushes = 500.into();
+            facts.medium = Medium::Hdd.into();
+        }
+        if let Facts::Drive(facts) = &mut told.facts {
+            facts.medium = Medium::Ssd.into();
+            facts.passed = true.into();
+        }
+        learn(&mut known, told);
+        let Facts::Drive(facts) = known.facts else {
+            panic!()
+        };
+        assert_eq!(facts.flushes, 500.into());
+        assert_eq!(facts.medium, Medium::Ssd.into());
+        assert_eq!(facts.passed, true.into());
+    }
+
+    #[test]
+    fn a_tool_that_tells_of_controllers_replaces_the_bus() {
+        let controller = |id: &str, driver: &str| {
+            let mut facts = ControllerFacts::unknown("not told");
+            if !driver.is_empty() {
+                facts.driver = driver.to_owned().into();
+            }
+            Item {
+                id: id.into(),
+                health: Health::Unknown,
+                reason: String::new(),
+                facts: Facts::Controller(facts),
+            }
+        };
+        let bus = || Report {
+            items: vec![
+                controller("0000:03:00.0", "megaraid_sas"),
+                controller("0000:04:00.0", "aacraid"),
+            ],
+            ..Report::default()
+        };
+        let mut report = bus();
+        let told = Report {
+            items: vec![controller("c0", "")],
+            ..Report::default()
+        };
+        join(&mut report, told, Some("megaraid_sas"));
+        let ids: Vec<&str> = report.items.iter().map(|item| item.id.as_str()).collect();
+        assert_eq!(ids, ["0000:04:00.0", "c0"]);
+        assert_eq!(driver_of(&report.items[1]), Some("megaraid_sas"));
+        let mut report = bus();
+        join(&mut report, Report::default(), Some("megaraid_sas"));
+        assert_eq!(
+            report.items.len(),
+            2,
+            "a tool that told nothing replaces nothing"
+        );
+    }
+}
