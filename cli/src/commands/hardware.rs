@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use hardware::{BYTES_MAX, Fact, Item, Report, Root, Tool, read_machine};
-use probes::clock::{ClockWatch, default_addresses};
+use hardware::{BYTES_MAX, Fact, Item, Report, Root, Tool};
+use probes::Probes;
 use serde_json::Value;
 
 use crate::args::{AboutHardware, Hardware, Machine};
@@ -26,12 +26,8 @@ pub(crate) fn hardware(options: &Hardware) -> Result<(), Failure> {
 }
 
 fn machine(options: &Machine) -> Result<(), Failure> {
-    let mut report = read_machine(&Root::directory(&options.root), None);
-    // A copy of a machine's files has no clock.
-    if options.root == Path::new("/") {
-        let look = ClockWatch::new(default_addresses()).look();
-        report.items.push(look.item());
-    }
+    let probes = Probes::new(std::env::var_os("PATH").as_deref());
+    let report = probes.look_closely(&Root::directory(&options.root), Path::new("/"));
     print(&report, options.output)
 }
 

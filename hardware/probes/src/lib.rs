@@ -4,7 +4,16 @@
 //! limit and a budget of bytes, and one that fails costs its own fact, which then says why.
 
 pub mod clock;
+mod filling;
+mod machine;
 pub mod measure;
+mod nvme;
+mod process;
 mod profile;
+mod space;
+mod tools;
 
-pub use profile::{MEASURED, read_profile};
+pub use filling::{Filling, Forecast};
+pub use machine::Probes;
+pub use profile::{MEASURED, profile_of, read_profile};
+pub use space::{Answer, Space, Spaces};

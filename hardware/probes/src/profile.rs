@@ -8,10 +8,11 @@ mod disk;
 
 use std::path::Path;
 
+use crate::machine::{Probes, path_below};
 use hardware::facts::{
     Action, ArrayFacts, ClockFacts, ClockVerdict, CpuFacts, MemoryFacts, NicFacts, SystemFacts,
 };
-use hardware::{Fact, Facts, Health, Item, Report, Root, read_machine};
+use hardware::{Fact, Facts, Health, Item, Report, Root};
 use protocol::host::{FACT_TEXT_BYTES_MAX, FACTS, HostFacts, HostProfile, Value};
 
 /// Facts that only measuring gives: whoever measured hands them in.
@@ -24,30 +25,37 @@ pub const MEASURED: &[&str] = &[
     "disk.random_write_iops",
 ];
 
-/// Reads everything that the machine below `root` tells of itself without being measured, and joins it with
+/// Asks the machine below `root` everything that it tells of itself without being measured, and joins it with
 /// what was `measured` before: facts of [`MEASURED`] by their names, known or not.
 /// `data_directory` is where the agent keeps its files; the facts of `disk` are of what holds it.
+///
+/// It starts tools, and may take minutes: see [`Probes::look_closely`].
 pub fn read_profile(
     root: &Root,
     data_directory: &Path,
     measured: Option<&HostFacts>,
 ) -> HostProfile {
-    let path = path_below(root, data_directory);
-    let report = read_machine(root, Some(&path));
-    let facts = facts_of(&report, &path, measured);
-    // Keys are texts and numbers are finite: that a report is no JSON cannot be.
-    let report = serde_json::to_value(&report).expect("a report is JSON");
-    HostProfile { facts, report }
+    let probes = Probes::new(std::env::var_os("PATH").as_deref());
+    let report = probes.look_closely(root, data_directory);
+    profile_of(root, &report, data_directory, measured)
 }
 
-/// The path without links on this machine. Those of another one cannot be followed.
-fn path_below(root: &Root, path: &Path) -> String {
-    let followed = root
-        .is_machine()
-        .then(|| path.canonicalize().ok())
-        .flatten();
-    let path = followed.as_deref().unwrap_or(path);
-    path.to_string_lossy().into_owned()
+/// The same of a report that somebody has read before.
+pub fn profile_of(
+    root: &Root,
+    report: &Report,
+    data_directory: &Path,
+    measured: Option<&HostFacts>,
+) -> HostProfile {
+    let path = path_below(root, data_directory);
+    let mut facts = facts_of(report, &path, measured);
+    if root.is_machine() && facts.text("host.architecture").is_none() {
+        let architecture = std::env::consts::ARCH.to_owned();
+        facts.know("host.architecture", Value::Text(architecture));
+    }
+    // Keys are texts and numbers are finite: that a report is no JSON cannot be.
+    let report = serde_json::to_value(report).expect("a report is JSON");
+    HostProfile { facts, report }
 }
 
 /// The facts of a host, from the report of its parts. `path` is what the facts of `disk` are of.
