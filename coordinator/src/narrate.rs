@@ -151,6 +151,14 @@ impl<'a> Narrator<'a> {
                     "an agent is taken out of service"
                 );
             }
+            (Command::NoteHealth(note), Done::HealthNoted { cordoned: true }) => {
+                tracing::warn!(
+                    agent = %note.name,
+                    health = note.health.as_str(),
+                    reason = note.reason,
+                    "cordoned by its health"
+                );
+            }
             (Command::UncordonAgent(uncordon), Done::AgentUncordoned { changed: true }) => {
                 tracing::info!(
                     agent = %uncordon.name,
@@ -492,6 +500,7 @@ fn name_of(command: &Command) -> &'static str {
         Command::Restore(_) => "restore",
         Command::ReleaseGrants(_) => "release_grants",
         Command::NoteBackup(_) => "note_backup",
+        Command::NoteHealth(_) => "note_health",
         Command::ChangeGroup(_) => "change_group",
         Command::CreateToken(_) => "create_token",
         Command::RevokeToken(_) => "revoke_token",

@@ -141,6 +141,37 @@ const fn word(
 
 /// How a host or a part of it fares, the best first.
 pub const HEALTHS: &[&str] = &["ok", "unknown", "rebuilding", "degraded", "failed"];
+/// As [`HEALTHS`], of which each is a word: the later, the worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    Ok,
+    Unknown,
+    Rebuilding,
+    Degraded,
+    Failed,
+}
+
+impl Health {
+    pub const ALL: [Health; 5] = [
+        Health::Ok,
+        Health::Unknown,
+        Health::Rebuilding,
+        Health::Degraded,
+        Health::Failed,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        HEALTHS[self as usize]
+    }
+
+    /// What the word means; one that this version does not know is unknown.
+    pub fn of_word(word: &str) -> Health {
+        let known = Health::ALL.into_iter().find(|known| known.as_str() == word);
+        known.unwrap_or(Health::Unknown)
+    }
+}
+
 /// Grades of fdatasync, by its 99th percentile: A up to 2 ms, B up to 10, C up to 20, D above.
 pub const FSYNC_GRADES: &[&str] = &["A", "B", "C", "D"];
 /// What is to be thought of a disk's word that a write is durable, the best first.
@@ -358,5 +389,16 @@ mod tests {
                 .find(|other| other.name == spec.name);
             assert!(same.is_none(), "{}", spec.name);
         }
+    }
+
+    #[test]
+    fn a_health_is_its_word() {
+        for (health, &word) in Health::ALL.into_iter().zip(HEALTHS) {
+            assert_eq!(health.as_str(), word);
+            assert_eq!(serde_json::to_value(health).unwrap(), word);
+            assert_eq!(Health::of_word(word), health);
+        }
+        assert_eq!(Health::of_word("melting"), Health::Unknown);
+        assert!(Health::Failed > Health::Degraded && Health::Unknown > Health::Ok);
     }
 }

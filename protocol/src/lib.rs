@@ -21,7 +21,7 @@ pub mod time;
 
 pub use access::{ApiRole, Reach};
 pub use certificate::Lifetime;
-pub use host::{HostFacts, HostNow, HostProfile};
+pub use host::{Health, HostFacts, HostNow, HostProfile};
 pub use ids::{AgentId, AlertId, Epoch, ExecutionId, JobId, JoinTokenId, RunId, SessionId, Token};
 pub use names::{
     AgentName, ClassName, ClusterId, JobName, Label, NamespaceName, ResourceName, TokenName,

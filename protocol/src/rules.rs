@@ -118,6 +118,14 @@ pub enum Rule {
     ResourcesBounded,
     /// 6.10, 9: a cordoned or draining host is granted nothing, whoever attaches in its name.
     CordonHolds,
+    /// 9: a host is cordoned by its health only after two looks that agree.
+    HealthNeedsTwoLooks,
+    /// 9: a host that was cordoned by its health stays so when it has recovered.
+    HealthCordonStays,
+    /// 9: what an operator has said of a host is not undone by its health.
+    OperatorOverHealth,
+    /// 9: a rule about health leaves most of the hosts in service, whatever it is told.
+    HealthSparesTheFleet,
     /// 6.10: that a host is drained at once is told again at every attach.
     DrainIsToldAgain,
     /// 6: the supervisor sweeps leftovers before it answers.

@@ -67,6 +67,9 @@ impl Core {
         self.note_host(agent_id);
         self.note_host_now(agent_id, beat.host.as_ref());
         self.gate.hear(agent_id, beat.wall, beat.round_trip, now);
+        if let Some(health) = beat.host.as_ref().and_then(|host| host.health.as_ref()) {
+            self.hear_health(agent_id, beat.session, health);
+        }
         let beat = Beat {
             conn,
             session: beat.session,

@@ -27,6 +27,7 @@ use crate::fleet::Fleet;
 use crate::fuse::{Fired, Fuses};
 use crate::grants::Grants;
 use crate::group::Watched;
+use crate::health::Healths;
 use crate::queue::{Key, Queue};
 use crate::receipts::Receipts;
 use crate::reminders::Reminders;
@@ -123,6 +124,7 @@ pub struct Core {
     pub(crate) yielding: Yielding,
     pub(crate) watched: Watched,
     pub(crate) classes: Arc<Classes>,
+    pub(crate) healths: Healths,
     pub(crate) node: String,
     reign: Reign,
     last_seen: BootMs,
@@ -158,6 +160,7 @@ pub(crate) enum Flight {
     },
     Expire(Key, Token),
     EndSession(AgentId),
+    Health(AgentId),
     /// Nothing hangs on its outcome but what it changes.
     Note,
     Request(PendingRequest),
@@ -190,6 +193,7 @@ impl Core {
             yielding: Yielding::new(config.yielded),
             watched: Watched::new(now.boot),
             classes: Arc::clone(&config.classes),
+            healths: Healths::default(),
             node: config.node.clone(),
             reign: Reign::Beginning,
             last_seen: now.boot,
@@ -400,6 +404,7 @@ impl Core {
         self.give_up_unplaceable(now);
         self.remind(now);
         self.advance_sessions(now);
+        self.judge_healths(now);
         self.tell_of_certificates(now);
         self.tell_of_backlog(now);
         self.tell_of_old_backups(now);
@@ -569,6 +574,7 @@ impl Core {
                 self.note_setback(Matter::shard(key), &result, now);
             }
             Flight::EndSession(agent_id) => self.sessions.ending.retain(|&a| a != agent_id),
+            Flight::Health(agent_id) => self.healths.landed(agent_id),
             Flight::Note => {}
             Flight::Request(request) => self.land_request(request, result, now),
         }

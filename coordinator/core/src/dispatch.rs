@@ -161,7 +161,7 @@ pub fn survey(hosts: impl IntoIterator<Item = Host>, ask: &Ask, classes: &Classe
         match host.standing {
             Standing::Barred(Bar::Revoked) => report.revoked += 1,
             Standing::Barred(Bar::Quarantined) => report.quarantined += 1,
-            Standing::Cordoned(Cordon::Cordoned) => report.cordoned += 1,
+            Standing::Cordoned(Cordon::Cordoned | Cordon::Unwell) => report.cordoned += 1,
             Standing::Cordoned(Cordon::Draining | Cordon::DrainingNow) => report.draining += 1,
             Standing::Offline => report.offline += 1,
             Standing::Ready(_) => report.count_ready(&host, ask, classes),

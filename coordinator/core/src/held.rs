@@ -39,6 +39,7 @@ impl Core {
             held("receipts", self.receipts.len(), 3 * shards),
             held("fleet", self.fleet.len(), 2 * agents),
             held("sessions", self.sessions.len(), 2 * conns + 2 * agents),
+            held("healths", self.healths.len(), 2 * agents),
             held("setbacks", self.setbacks.runs().count(), runs + shards),
         ]
     }

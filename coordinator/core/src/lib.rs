@@ -27,6 +27,7 @@
 //! | `firing` | when a job fires, and that it stands still |
 //! | `fuse` | that a job fires too often, and that what is ready waits too long |
 //! | `grants` | which host gets a shard, what is given up, and what is told |
+//! | `health` | which host is cordoned because it does not fare well |
 //! | `held` | nothing: it says how full each index is, for checks |
 //! | `setbacks` | how long what the ledger refused is left alone |
 //! | `sessions` | who is attached, on which connection, and that it is one process |
@@ -57,6 +58,7 @@ mod fleet;
 mod fuse;
 mod grants;
 mod group;
+mod health;
 mod held;
 mod line;
 mod pool;

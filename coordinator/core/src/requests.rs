@@ -356,7 +356,13 @@ impl Core {
                 reason,
             }),
             Request::Uncordon { agent, by } => {
-                Command::UncordonAgent(UncordonAgent { name: agent, by })
+                let known = self.set.agents.values().find(|known| known.name == agent);
+                let health = known.and_then(|known| self.healths.worst(known.agent_id));
+                Command::UncordonAgent(UncordonAgent {
+                    name: agent,
+                    by,
+                    health,
+                })
             }
             Request::PutResource {
                 resource,

@@ -304,6 +304,7 @@ impl Context<'_> {
             Command::RenewAgent(command) => command.apply(self),
             Command::Restore(command) => command.apply(self),
             Command::NoteBackup(command) => command.apply(self),
+            Command::NoteHealth(command) => command.apply(self),
             Command::ChangeGroup(command) => command.apply(self),
             Command::ReleaseGrants(_) => ReleaseGrants::apply(self),
         }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use jobs::{Overlap, Previous, Serial};
 use protocol::attempt::{AttemptOutcome, Trigger};
 use protocol::names::NameError;
-use protocol::{ApiRole, Role};
+use protocol::{ApiRole, Health, Role};
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 use serde::de::DeserializeOwned;
@@ -93,7 +93,9 @@ coded!(ShardKind:
 
 coded!(Bar: Quarantined = 0, Revoked = 1);
 
-coded!(Cordon: Cordoned = 0, Draining = 1, DrainingNow = 2);
+coded!(Cordon: Cordoned = 0, Draining = 1, DrainingNow = 2, Unwell = 3);
+
+coded!(Health: Ok = 0, Unknown = 1, Rebuilding = 2, Degraded = 3, Failed = 4);
 
 coded!(Namespace: Scheduled = 0, Manual = 1);
 
@@ -238,6 +240,7 @@ coded!(AlertKind:
     MemberBehind = 22,
     RoomShort = 23,
     AddressAway = 24,
+    HostUnwell = 28,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

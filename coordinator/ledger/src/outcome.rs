@@ -122,6 +122,10 @@ pub enum Done {
     AgentUncordoned {
         changed: bool,
     },
+    /// `cordoned`: whether it was for this that the host was cordoned.
+    HealthNoted {
+        cordoned: bool,
+    },
     ResourcePut {
         /// Units that leases hold now.
         in_use: u32,

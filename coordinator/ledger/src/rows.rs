@@ -7,7 +7,7 @@ pub use protocol::RunState;
 use protocol::attempt::Trigger;
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AgentName, DurationMs, ExecutionId, HostFacts, JobId, JobName, Label, Now,
+    AgentId, AgentName, DurationMs, ExecutionId, Health, HostFacts, JobId, JobName, Label, Now,
     ResourceName, RunId, SessionId, Token, WallMs,
 };
 use serde::{Deserialize, Serialize};
@@ -274,7 +274,7 @@ impl Bar {
     }
 }
 
-/// Why an agent is granted nothing, at an operator's wish. It stays so over every attach until the
+/// Why an agent is granted nothing, at an operator's wish or by its health. It stays so over every attach until the
 /// agent is uncordoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -284,12 +284,14 @@ pub enum Cordon {
     Draining,
     /// And what runs there is interrupted.
     DrainingNow,
+    /// Not an operator but the rule about health said so; any word of an operator replaces it.
+    Unwell,
 }
 
 impl Cordon {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Cordon::Cordoned => "cordoned",
+            Cordon::Cordoned | Cordon::Unwell => "cordoned",
             Cordon::Draining | Cordon::DrainingNow => "draining",
         }
     }
@@ -311,6 +313,9 @@ pub struct AgentRow {
     /// Why it is served no more, whatever it shows.
     pub barred: Option<Bar>,
     pub cordon: Option<Cordon>,
+    /// How it fared when the rule about health, or an operator about what that rule had said, last had
+    /// a word: what is no worse is no news.
+    pub health: Option<Health>,
     /// Reigns that began since the agent last attached: `BecomeActive` adds one for every agent,
     /// `AttachAgent` sets it to 0.
     pub silent_reigns: u32,
@@ -345,6 +350,7 @@ impl AgentRow {
             facts: Arc::default(),
             barred: None,
             cordon: None,
+            health: None,
             silent_reigns: 0,
         }
     }

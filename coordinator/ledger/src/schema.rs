@@ -10,7 +10,7 @@
 //! token is found.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
-use protocol::{ApiRole, Role, Rule, Rules};
+use protocol::{ApiRole, Health, Role, Rule, Rules};
 use rusqlite::Connection;
 
 use crate::admission::waiting_words;
@@ -19,7 +19,7 @@ use crate::command::{AlertKind, GapReason};
 use crate::rows::{Bar, Cordon, Namespace, RunState};
 
 /// Raised with every change of what follows; a ledger of another version is not opened.
-pub(crate) const SCHEMA_VERSION: i64 = 7;
+pub(crate) const SCHEMA_VERSION: i64 = 8;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -209,7 +209,8 @@ CREATE TABLE agents (
     cordon INTEGER,
     cordon_by TEXT,
     cordon_reason TEXT,
-    silent_reigns INTEGER NOT NULL
+    silent_reigns INTEGER NOT NULL,
+    noted_health INTEGER
 ) STRICT;
 
 CREATE TABLE resources (
@@ -533,6 +534,7 @@ fn agent_views() -> Vec<View> {
         "cordon_by".to_owned(),
         "cordon_reason".to_owned(),
         "silent_reigns".to_owned(),
+        format!("{} AS noted_health", word::<Health>("noted_health")),
     ];
     let session = vec![
         "'session-' || s.session AS session".to_owned(),

@@ -9,10 +9,10 @@ use protocol::{AgentId, DurationMs, Epoch, JobId, Rule, Rules, RunId, SessionId,
 use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Command, Confirm,
     CordonAgent, CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession,
-    Enrol, Expire, Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, PauseJob, PutJob,
-    PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun, Restore,
-    ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, SkipWaiting, UncordonAgent,
-    Unplaceable,
+    Enrol, Expire, Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, NoteHealth, PauseJob,
+    PutJob, PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun,
+    Restore, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, SkipWaiting,
+    UncordonAgent, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -365,6 +365,7 @@ into_command!(
     ReleaseGrants,
     Restore,
     NoteBackup,
+    NoteHealth,
 );
 
 impl From<PutJob> for Command {

@@ -1,14 +1,14 @@
 //! Which health of a host is acted on.
 
-use protocol::host::HEALTHS;
+use protocol::Health;
 
 /// What the `[health]` table says: from which health on something is done. `None` is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthRule {
     /// At least so ill, and the host is cordoned.
-    pub cordon: Option<&'static str>,
+    pub cordon: Option<Health>,
     /// At least so ill, and somebody is told.
-    pub alarm: Option<&'static str>,
+    pub alarm: Option<Health>,
     /// Of the hosts, so many at most are cordoned by this rule at once; always one.
     pub cordon_at_most_percent: u32,
 }
@@ -22,13 +22,9 @@ pub enum Severity {
 }
 
 impl HealthRule {
-    /// What a health asks for. A word that this version does not know is like one that is unknown: it
-    /// asks for nothing.
-    pub fn severity(&self, health: &str) -> Severity {
-        let Some(ill) = rank(health) else {
-            return Severity::Nothing;
-        };
-        let reached = |from: Option<&str>| from.and_then(rank).is_some_and(|from| ill >= from);
+    /// What a health asks for.
+    pub fn severity(&self, health: Health) -> Severity {
+        let reached = |from: Option<Health>| from.is_some_and(|from| health >= from);
         if reached(self.cordon) {
             Severity::Cordon
         } else if reached(self.alarm) {
@@ -37,11 +33,16 @@ impl HealthRule {
             Severity::Nothing
         }
     }
-}
 
-/// How ill a health is: the higher, the worse.
-pub(super) fn rank(health: &str) -> Option<usize> {
-    HEALTHS.iter().position(|known| *known == health)
+    /// As in a class file, a line each.
+    pub fn written(&self) -> Vec<String> {
+        let word = |from: Option<Health>| from.map_or("never", Health::as_str);
+        vec![
+            format!("cordon = \"{}\"", word(self.cordon)),
+            format!("alarm = \"{}\"", word(self.alarm)),
+            format!("cordon_at_most_percent = {}", self.cordon_at_most_percent),
+        ]
+    }
 }
 
 #[cfg(test)]
@@ -55,22 +56,21 @@ mod tests {
             alarm,
             cordon_at_most_percent: 30,
         };
-        let usual = rule(Some("failed"), Some("degraded"));
-        let strict = rule(Some("rebuilding"), Some("rebuilding"));
+        let usual = rule(Some(Health::Failed), Some(Health::Degraded));
+        let strict = rule(Some(Health::Rebuilding), Some(Health::Rebuilding));
         let never = rule(None, None);
         for (rule, health, expected) in [
-            (usual, "ok", Severity::Nothing),
-            (usual, "unknown", Severity::Nothing),
-            (usual, "rebuilding", Severity::Nothing),
-            (usual, "degraded", Severity::Alarm),
-            (usual, "failed", Severity::Cordon),
-            (usual, "melting", Severity::Nothing),
-            (strict, "unknown", Severity::Nothing),
-            (strict, "rebuilding", Severity::Cordon),
-            (strict, "failed", Severity::Cordon),
-            (never, "failed", Severity::Nothing),
+            (usual, Health::Ok, Severity::Nothing),
+            (usual, Health::Unknown, Severity::Nothing),
+            (usual, Health::Rebuilding, Severity::Nothing),
+            (usual, Health::Degraded, Severity::Alarm),
+            (usual, Health::Failed, Severity::Cordon),
+            (strict, Health::Unknown, Severity::Nothing),
+            (strict, Health::Rebuilding, Severity::Cordon),
+            (strict, Health::Failed, Severity::Cordon),
+            (never, Health::Failed, Severity::Nothing),
         ] {
-            assert_eq!(rule.severity(health), expected, "{rule:?} {health}");
+            assert_eq!(rule.severity(health), expected, "{rule:?} {health:?}");
         }
     }
 }

@@ -139,7 +139,8 @@ impl Classes {
                 }));
             }
         }
-        lines.push(format!("[health] {:?}", self.health));
+        lines.push("[health]".to_owned());
+        lines.extend(self.health.written());
         lines
     }
 

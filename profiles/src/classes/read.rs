@@ -1,12 +1,11 @@
 //! The class file: TOML, every problem at once, each with its place.
 
-use protocol::ClassName;
-use protocol::host::HEALTHS;
+use protocol::{ClassName, Health};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::condition;
-use super::health::{HealthRule, rank};
+use super::health::HealthRule;
 use super::rule::{On, Rule};
 use super::{BUILT_IN, Class, Classes, Problem};
 
@@ -23,7 +22,7 @@ const RULE_FIELDS: &[&str] = &["rule", "any", "all", "because"];
 const HEALTH_FIELDS: &[&str] = &["cordon", "alarm", "cordon_at_most_percent"];
 
 /// From which health on something may be done. A host that is `unknown` or `ok` is in service.
-const ACTED_ON: [&str; 3] = ["rebuilding", "degraded", "failed"];
+const ACTED_ON: [Health; 3] = [Health::Rebuilding, Health::Degraded, Health::Failed];
 const NEVER: &str = "never";
 
 const RULE_EXAMPLE: &str = "write for example \"disk.fsync_grade better than C\", or { rule = \"disk.fsync_grade better than C\", because = \"...\" }";
@@ -344,8 +343,9 @@ impl Reading<'_> {
             }
         }
         if let (Some(cordon), Some(alarm)) = (health.cordon, health.alarm)
-            && rank(alarm) > rank(cordon)
+            && alarm > cordon
         {
+            let (cordon, alarm) = (cordon.as_str(), alarm.as_str());
             let what = format!(
                 "alarms from `{alarm}` and cordons already from `{cordon}`, which is told anyway"
             );
@@ -354,9 +354,10 @@ impl Reading<'_> {
         }
     }
 
-    fn threshold(&mut self, field: &str, item: &Item<'_>) -> Option<&'static str> {
+    fn threshold(&mut self, field: &str, item: &Item<'_>) -> Option<Health> {
         let at = item.span().start;
-        let choice = format!("write {} or {NEVER}, in quotes", ACTED_ON.join(", "));
+        let words = ACTED_ON.map(Health::as_str);
+        let choice = format!("write {} or {NEVER}, in quotes", words.join(", "));
         let Some(text) = item.get_ref().as_str() else {
             let what = format!("is a {}, not a word", item.get_ref().type_str());
             self.note(at, field, what, choice);
@@ -365,14 +366,14 @@ impl Reading<'_> {
         if text == NEVER {
             return None;
         }
-        let known = ACTED_ON.into_iter().find(|health| *health == text);
+        let known = ACTED_ON.into_iter().find(|health| health.as_str() == text);
         if known.is_none() {
-            let (what, remedy) = if HEALTHS.contains(&text) {
+            let (what, remedy) = if Health::ALL.iter().any(|health| health.as_str() == text) {
                 let what = format!("`{text}` would be done to hosts of which nothing ill is known");
                 (what, choice)
             } else {
                 let what = format!("`{}` is no health", jobs::shown(text));
-                let near = jobs::nearest(text, ACTED_ON.into_iter().chain([NEVER]));
+                let near = jobs::nearest(text, words.into_iter().chain([NEVER]));
                 (
                     what,
                     near.map_or(choice, |meant| format!("did you mean `{meant}`?")),

@@ -260,7 +260,7 @@ fn a_site_replaces_what_it_names_and_keeps_the_rest() {
     assert_eq!(io.require[0].written(), "disk.medium = ssd");
     assert!(io.warn.is_empty(), "nothing of the built-in one is left");
     assert_eq!(classes.health.cordon, None);
-    assert_eq!(classes.health.alarm, Some("degraded"));
+    assert_eq!(classes.health.alarm, Some(protocol::Health::Degraded));
     assert_eq!(Classes::parse("t.toml", "").unwrap(), Classes::built_in());
 }
 

@@ -129,6 +129,7 @@ impl AttachAgent {
                 facts: facts.unwrap_or_default(),
                 barred: None,
                 cordon: known.and_then(|agent| agent.row.cordon),
+                health: known.and_then(|agent| agent.row.health),
                 silent_reigns: 0,
             },
             barred_reason: None,

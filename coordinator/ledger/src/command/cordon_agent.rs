@@ -38,7 +38,7 @@ impl CordonAgent {
         context.audit(Audit {
             by,
             action: match self.cordon {
-                Cordon::Cordoned => "cordon agent",
+                Cordon::Cordoned | Cordon::Unwell => "cordon agent",
                 Cordon::Draining => "drain agent",
                 Cordon::DrainingNow => "drain agent now",
             },
@@ -111,6 +111,7 @@ mod tests {
             bed.ok(UncordonAgent {
                 name: "h1".parse().unwrap(),
                 by: "ada".to_owned(),
+                health: None,
             });
             bed.grant(run_id, 0, session);
         }

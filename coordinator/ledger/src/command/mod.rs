@@ -27,6 +27,7 @@ mod grant;
 mod manual_run;
 mod mark_started;
 mod note_backup;
+mod note_health;
 mod pause_job;
 mod put_job;
 mod put_resource;
@@ -68,6 +69,7 @@ pub use grant::Grant;
 pub use manual_run::ManualRun;
 pub use mark_started::MarkStarted;
 pub use note_backup::NoteBackup;
+pub use note_health::{HEALTH_RULE, NoteHealth};
 pub use pause_job::PauseJob;
 pub(crate) use put_job::PutCase;
 pub use put_job::{PutJob, Settlement};
@@ -154,6 +156,7 @@ pub enum Command {
     Restore(Restore),
     ReleaseGrants(ReleaseGrants),
     NoteBackup(NoteBackup),
+    NoteHealth(NoteHealth),
     ChangeGroup(ChangeGroup),
 }
 
@@ -213,6 +216,7 @@ impl Command {
             | Command::Restore(_)
             | Command::ReleaseGrants(_)
             | Command::NoteBackup(_)
+            | Command::NoteHealth(_)
             | Command::ChangeGroup(_) => 1,
         }
     }

@@ -67,6 +67,8 @@ pub enum AlertKind {
     RoomShort,
     /// The leader's address cannot be where the leader is.
     AddressAway,
+    /// A host does not fare well, and may be cordoned for it.
+    HostUnwell,
 }
 
 impl AlertKind {
@@ -99,6 +101,7 @@ impl AlertKind {
             AlertKind::MemberBehind => "member_behind",
             AlertKind::RoomShort => "room_short",
             AlertKind::AddressAway => "address_away",
+            AlertKind::HostUnwell => "host_unwell",
         }
     }
 }

@@ -1,4 +1,4 @@
-use protocol::AgentName;
+use protocol::{AgentName, Health};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip};
@@ -13,6 +13,9 @@ use crate::tables::record::{Audit, On};
 pub struct UncordonAgent {
     pub name: AgentName,
     pub by: String,
+    /// How the host fares, as far as the leader knows: so the operator takes it, until it is worse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
 }
 
 impl UncordonAgent {
@@ -25,9 +28,11 @@ impl UncordonAgent {
             agent.barred_reason = None;
             agent.row.cordon = None;
             agent.cordoned = None;
+            agent.row.health = agent.row.health.max(self.health);
             context.write_agent(&agent)?;
             let agent_id = agent.row.agent_id;
             context.settle_alert(AlertKind::DuplicateAgent, On::Agent(agent_id))?;
+            context.settle_alert(AlertKind::HostUnwell, On::Agent(agent_id))?;
             context.audit(Audit {
                 by: clip(&self.by),
                 action: "uncordon agent",
@@ -50,6 +55,7 @@ mod tests {
         UncordonAgent {
             name: name.parse().unwrap(),
             by: "ada".to_owned(),
+            health: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::message::Incarnation;
-use protocol::{AgentId, AgentName, Label, SessionId, WallMs};
+use protocol::{AgentId, AgentName, Health, Label, SessionId, WallMs};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
@@ -67,7 +67,7 @@ pub(crate) struct Session {
 }
 
 pub(crate) const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, labels, \
-     facts, barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns";
+     facts, barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns, noted_health";
 
 pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
     let cordon = coded_option(row, 10)?;
@@ -88,6 +88,7 @@ pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
             barred: coded_option(row, 8)?,
             cordon,
             silent_reigns: row.get(13)?,
+            health: coded_option(row, 14)?,
         },
         barred_reason: row.get(9)?,
         cordoned: cordoned.transpose()?,
@@ -142,11 +143,11 @@ impl Context<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO agents
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
                  ON CONFLICT (agent_id) DO UPDATE SET session = ?3, boot_id = ?4,
                     supervisor = ?5, slots = ?6, labels = ?7, facts = ?8, barred = ?9,
                     barred_reason = ?10, cordon = ?11, cordon_by = ?12, cordon_reason = ?13,
-                    silent_reigns = ?14",
+                    silent_reigns = ?14, noted_health = ?15",
             )?
             .execute(params![
                 row.agent_id.0,
@@ -163,6 +164,7 @@ impl Context<'_> {
                 agent.cordoned.as_ref().map(|cordoned| &cordoned.by),
                 agent.cordoned.as_ref().map(|cordoned| &cordoned.reason),
                 row.silent_reigns,
+                row.health.map(Health::code),
             ])?;
         self.changes.agent(row);
         Ok(())

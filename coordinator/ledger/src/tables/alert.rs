@@ -44,6 +44,7 @@ impl AlertKind {
             AlertKind::FlappingLeader
             | AlertKind::DuplicateAgent
             | AlertKind::AgentRevoked
+            | AlertKind::HostUnwell
             | AlertKind::CertificateEnds => Scope::Agent,
             AlertKind::ClockBehind
             | AlertKind::ClockDiffers

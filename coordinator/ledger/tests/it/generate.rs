@@ -6,7 +6,7 @@ use ledger::command::{
     Admit, AlertKind, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Confirm,
     ControlMachine, CordonAgent, CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource,
     EndSession, Enrol, Expire, Finish, Fire, GapReason, Grant, GroupChange, ManualRun, MarkStarted,
-    NoteBackup, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
+    NoteBackup, NoteHealth, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
     ReleaseGrants, Remind, RenewAgent, Rerun, RerunScope, Restore, ResumeJob, RevokeAgent,
     RevokeJoinToken, RevokeToken, SettleAlerts, Settlement, SkipWaiting, UncordonAgent,
     Unplaceable, Verdict,
@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, JobId, JoinTokenId, Reach, Role, RunId,
-    SessionId, Token, WallMs,
+    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, Health, JobId, JoinTokenId, Reach, Role,
+    RunId, SessionId, Token, WallMs,
 };
 
 use crate::{MINUTE, manifest};
@@ -349,7 +349,17 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             }),
             0 => Command::Quarantine(Quarantine { name, reason }),
             1 => Command::RevokeAgent(RevokeAgent { name, by, reason }),
-            2 | 3 => Command::UncordonAgent(UncordonAgent { name, by }),
+            2 => Command::NoteHealth(NoteHealth {
+                name,
+                health: c.pick(&Health::ALL),
+                act: c.one_in(2),
+                reason,
+            }),
+            3 => Command::UncordonAgent(UncordonAgent {
+                name,
+                by,
+                health: c.one_in(2).then(|| c.pick(&Health::ALL)),
+            }),
             _ => Command::CordonAgent(CordonAgent {
                 name,
                 cordon,
