@@ -98,6 +98,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Logs(options) => commands::logs::logs(&options),
         Command::Next(options) => commands::next::next(&options),
         Command::Import(options) => import::import(&options),
+        Command::Classes(options) => commands::classes::classes(&options),
         Command::Hardware(options) => commands::hardware::hardware(&options),
         Command::Bench(what) => commands::bench::bench(&what),
         Command::Schema => commands::schema::schema(),

@@ -206,6 +206,7 @@ pub async fn run_until(
         roster,
         outputs: OpenOutputs::default(),
         token: Arc::new(token.clone()),
+        classes: options.classes,
         node: options.node.as_str().into(),
         agents_address: agents.local_addr(),
         address_trouble: threads.address_trouble.subscribe(),

@@ -3,6 +3,7 @@
 //! Every time is RFC 3339 in UTC; every length of time is in milliseconds and says so in its name;
 //! every id is text with its prefix, `run-12`.
 
+mod classes;
 mod cluster;
 mod expectation;
 mod join;
@@ -21,6 +22,7 @@ use crate::{
     AgentId, AgentName, AlertId, Epoch, ExecutionId, JobId, JobName, RunId, RunState, Token,
 };
 
+pub use classes::*;
 pub use cluster::*;
 pub use expectation::*;
 pub use join::*;

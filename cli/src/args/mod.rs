@@ -4,6 +4,7 @@ mod access;
 mod act;
 mod backup;
 mod bench;
+mod classes;
 mod cluster;
 mod fleet;
 mod hardware;
@@ -23,6 +24,7 @@ pub(crate) use access::*;
 pub(crate) use act::*;
 pub(crate) use backup::*;
 pub(crate) use bench::*;
+pub(crate) use classes::*;
 pub(crate) use cluster::*;
 pub(crate) use fleet::*;
 pub(crate) use hardware::*;
@@ -124,6 +126,8 @@ pub(crate) enum Command {
     Import(Import),
     /// Say what this machine is made of and how it fares, or read what a tool told of one
     Hardware(Hardware),
+    /// List the classes of hosts, or say why a host is not in one
+    Classes(Classes),
     /// Measure what this machine carries
     #[command(subcommand)]
     Bench(Bench),

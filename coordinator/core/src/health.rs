@@ -16,7 +16,7 @@ use ledger::command::{AlertKind, Command, NoteHealth, On, Over, RaiseAlert};
 use ledger::{AgentRow, Cordon};
 use profiles::classes::Severity;
 use protocol::host::HostHealth;
-use protocol::{AgentId, BootMs, DurationMs, Health, Now, Rule, SessionId};
+use protocol::{AgentId, AgentName, BootMs, DurationMs, Health, Now, Rule, SessionId};
 
 use crate::core::{Core, Flight};
 
@@ -203,11 +203,7 @@ impl Core {
                 seen.in_flight = true;
                 (seen.told, seen.unsettled) = (None, false);
                 let reason = if by_rule && !act {
-                    format!(
-                        "it was cordoned for its health, and is {} now; `matins uncordon {name}` puts it \
-                         back into service",
-                        health.as_str()
-                    )
+                    recovered(&name, health)
                 } else {
                     format!("{}{reasons}", health.as_str())
                 };
@@ -222,24 +218,7 @@ impl Core {
             Step::Tell(told) if seen.told == Some(told) => {}
             Step::Tell(told) => {
                 (seen.told, seen.unsettled) = (Some(told), true);
-                let text = match told.spared {
-                    None => format!(
-                        "{name} is {}{reasons}; it stays in service, unless you take it out: \
-                         `matins cordon {name} --reason TEXT`",
-                        health.as_str()
-                    ),
-                    Some(Spared::Last) => format!(
-                        "{name} is {}{reasons}; it is not cordoned for that, because no other host is in \
-                         service",
-                        health.as_str()
-                    ),
-                    Some(Spared::Enough(unwell)) => format!(
-                        "{name} is {}{reasons}; it is not cordoned for that, because {unwell} hosts are \
-                         already, and the rule leaves most of them in service: see whether what judges \
-                         them is right",
-                        health.as_str()
-                    ),
-                };
+                let text = told.text(&name, &reasons);
                 let (kind, on) = (AlertKind::HostUnwell, On::Agent(agent_id));
                 self.alert(RaiseAlert { kind, on, text }, now);
             }
@@ -277,14 +256,12 @@ impl Core {
             Severity::Alarm => told(None),
             Severity::Cordon => {
                 let counts = counts.get_or_insert_with(|| self.count_hosts());
-                match self.spared(counts) {
-                    Some(spared) => told(Some(spared)),
-                    None => {
-                        counts.unwell += 1;
-                        counts.in_service = counts.in_service.saturating_sub(1);
-                        Step::Note { act }
-                    }
+                if let Some(spared) = self.spared(counts) {
+                    return told(Some(spared));
                 }
+                counts.unwell += 1;
+                counts.in_service = counts.in_service.saturating_sub(1);
+                Step::Note { act }
             }
         }
     }
@@ -324,6 +301,31 @@ impl Core {
             None
         }
     }
+}
+
+impl Told {
+    fn text(&self, name: &AgentName, reasons: &str) -> String {
+        let is = format!("{name} is {}{reasons}", self.health.as_str());
+        match self.spared {
+            None => format!(
+                "{is}; it stays in service, unless you take it out: `matins cordon {name} --reason TEXT`"
+            ),
+            Some(Spared::Last) => {
+                format!("{is}; it is not cordoned for that, because no other host is in service")
+            }
+            Some(Spared::Enough(unwell)) => format!(
+                "{is}; it is not cordoned for that, because {unwell} of the hosts are already, and the rule \
+                 leaves most in service: see whether what judges them is right"
+            ),
+        }
+    }
+}
+
+fn recovered(name: &AgentName, health: Health) -> String {
+    format!(
+        "it was cordoned for its health, and is {} now; `matins uncordon {name}` puts it back into service",
+        health.as_str()
+    )
 }
 
 /// `: array md0 has failed; drive sdb is gone; and 2 more`, or nothing.

@@ -11,6 +11,7 @@
 //! not lead answers little more than these, and says who does.
 
 mod asker;
+mod classes;
 mod cluster;
 mod describe;
 mod error;
@@ -44,6 +45,7 @@ use ledger::Done;
 use tokio::sync::watch;
 
 use crate::authority::Authority;
+use crate::class_file::ClassFile;
 use crate::engine::Engine;
 use crate::lead::Lead;
 use crate::metrics::Metrics;
@@ -70,6 +72,7 @@ pub(crate) struct Api {
     pub(crate) roster: Arc<Roster>,
     pub(crate) outputs: OpenOutputs,
     pub(crate) token: Arc<ApiToken>,
+    pub(crate) classes: ClassFile,
     pub(crate) node: Arc<str>,
     pub(crate) agents_address: SocketAddr,
     /// What keeps the leader's address from this machine.

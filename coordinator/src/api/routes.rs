@@ -11,7 +11,9 @@ use serde_json::json;
 
 use super::describe::{About, Answer, By, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
-use super::{Api, cluster, fleet, health, jobs, join, metrics, output, resources, runs, tokens};
+use super::{
+    Api, classes, cluster, fleet, health, jobs, join, metrics, output, resources, runs, tokens,
+};
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
 const CONFLICT: StatusCode = StatusCode::CONFLICT;
@@ -239,6 +241,27 @@ fn about_the_fleet(routes: Routes) -> Routes {
                 "An agent with what runs there.",
             )
             .refuses(&[NOT_FOUND]),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/agents/{name}/classes",
+            classes::of_agent,
+            shows(
+                "show_agent_classes",
+                Scope::Common,
+                "How a host stands to every class, and why.",
+            )
+            .refuses(&[NOT_FOUND]),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/classes",
+            classes::list,
+            shows(
+                "list_classes",
+                Scope::Common,
+                "The classes of hosts by name, their rules, and who is in them.",
+            ),
         )
         .serve(
             Method::POST,

@@ -11,6 +11,7 @@ mod condition;
 mod health;
 mod read;
 mod rule;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod unit;

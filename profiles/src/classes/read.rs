@@ -249,7 +249,7 @@ impl Reading<'_> {
                 return None;
             }
         };
-        let mut found = Vec::new();
+        let (mut found, mut unknown) = (Vec::new(), false);
         for (key, item) in table {
             let key_at = key.span().start;
             match &**key.get_ref() {
@@ -269,11 +269,16 @@ impl Reading<'_> {
                 }),
                 "any" => found.push(self.parts(field, item, depth).map(On::Any)),
                 "all" => found.push(self.parts(field, item, depth).map(On::All)),
-                other => self.unknown_key(key_at, field, other, "field of a rule", RULE_FIELDS),
+                other => {
+                    self.unknown_key(key_at, field, other, "field of a rule", RULE_FIELDS);
+                    unknown = true;
+                }
             }
         }
         match found.len() {
             1 => found.pop()?,
+            // It may be what was mistyped.
+            0 if unknown => None,
             0 => {
                 let what = "has a rule without a condition".to_owned();
                 self.note(at, field, what, RULE_EXAMPLE.to_owned());

@@ -293,3 +293,4 @@ fn every_fact_can_be_asked_for() {
         assert!(read.is_ok(), "{written}: {read:?}");
     }
 }
+mod wrong;

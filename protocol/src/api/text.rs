@@ -96,7 +96,7 @@ mod schema {
     use crate::names::{
         AGENT_NAME_PATTERN as LABEL, NAME_PART_PATTERN as PART, RESOURCE_NAME_PATTERN as RESOURCE,
     };
-    use crate::{AgentName, JobName, NamespaceName, ResourceName, TokenName};
+    use crate::{AgentName, ClassName, JobName, NamespaceName, ResourceName, TokenName};
 
     /// Written in place, under no name of its own.
     macro_rules! inline_schema {
@@ -127,6 +127,8 @@ mod schema {
         json_schema!({ "type": ["string", "null"], "pattern": id_pattern::<T>() }));
     inline_schema!([] JobName, "JobName".into(),
         json_schema!({ "type": "string", "pattern": format!("^{PART}/{PART}$") }));
+    inline_schema!([] ClassName, "ClassName".into(),
+        json_schema!({ "type": "string", "pattern": format!("^{PART}$") }));
     inline_schema!([] AgentName, "AgentName".into(),
         json_schema!({ "type": "string", "pattern": format!("^{LABEL}$") }));
     inline_schema!([] ResourceName, "ResourceName".into(),

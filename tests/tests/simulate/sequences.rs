@@ -10,6 +10,7 @@ mod fleet;
 mod fleet_clocks;
 mod fuses;
 mod grants;
+mod health;
 mod hosts;
 mod leaders;
 mod pauses;
@@ -138,6 +139,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         fuses::SEQUENCES,
         bounds::SEQUENCES,
         fleet::SEQUENCES,
+        health::SEQUENCES,
         admission::SEQUENCES,
     ]
     .into_iter()

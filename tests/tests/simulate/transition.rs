@@ -6,7 +6,7 @@ pub use draw::{any_instant, any_job, draw, draw_for_coordinator, draw_for_host, 
 
 use ledger::Cordon;
 use ledger::command::{RerunScope, Verdict};
-use protocol::{RunId, WallMs};
+use protocol::{Health, RunId, WallMs};
 
 use crate::world::people::{self, Job};
 use crate::world::{Event, World};
@@ -133,6 +133,11 @@ pub enum Transition {
     },
     Uncordon {
         host: usize,
+    },
+    /// Its agent finds that this host fares so.
+    LookAt {
+        host: usize,
+        health: Health,
     },
     /// How much there is of what shards share.
     SetResource {
@@ -365,6 +370,7 @@ impl World {
                 let name = self.hosts[host].identity.clone();
                 self.request(people::uncordon(&name));
             }
+            Transition::LookAt { host, health } => self.look_at_host(host, health),
             Transition::SetResource { capacity } => {
                 self.request(people::put_resource("db", capacity));
             }

@@ -1,7 +1,8 @@
 //! P7 of hosts and of what shards share: nothing is granted where it must not be, and no more than
 //! there is.
 //!
-//! What operators have said of a host is kept here from their commands, whatever the row says.
+//! What operators, and the rule about health, have said of a host is kept here from their commands,
+//! whatever the row says.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,9 @@ pub fn after_commit(world: &mut World, proposal: &Proposal, outcome: &Outcome) {
     match (&proposal.command, &outcome.result) {
         (Command::CordonAgent(cordon), Ok(_)) => {
             world.truth.cordoned.insert(cordon.name.clone());
+        }
+        (Command::NoteHealth(note), Ok(Done::HealthNoted { cordoned: true })) => {
+            world.truth.cordoned.insert(note.name.clone());
         }
         (Command::UncordonAgent(uncordon), Ok(_)) => {
             world.truth.cordoned.remove(&uncordon.name);

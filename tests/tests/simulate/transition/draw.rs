@@ -2,7 +2,7 @@
 
 use ledger::command::{RerunScope, Verdict};
 use ledger::{Cordon, RunState};
-use protocol::{RunId, WallMs};
+use protocol::{Health, RunId, WallMs};
 
 use super::Transition;
 use crate::rng::Rng;
@@ -73,12 +73,16 @@ pub fn draw_for_host(world: &mut World) -> Transition {
     let few_hosts = world.hosts.len() < 7;
     let machines = world.controls.len();
     let rng = &mut world.rng;
-    match rng.between(0, 21) {
+    match rng.between(0, 23) {
         19 => Transition::Cordon {
             host,
             cordon: rng.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]),
         },
         20 => Transition::Uncordon { host },
+        22 | 23 => Transition::LookAt {
+            host,
+            health: rng.pick(&[Health::Ok, Health::Degraded, Health::Failed, Health::Failed]),
+        },
         21 => Transition::SetResource {
             capacity: rng.between(0, 6) as u32,
         },

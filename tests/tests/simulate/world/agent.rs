@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use agent_core::Agent;
 use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, Policy};
-use protocol::DurationMs;
+use protocol::host::HostHealth;
 use protocol::message::{CoordinatorMessage, Incarnation};
 use protocol::supervisor::Event as Word;
+use protocol::{DurationMs, Health, HostNow};
 
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
 use super::{Event, World};
@@ -74,6 +75,26 @@ impl World {
         self.after(2, Event::AgentDialsSupervisor(host, generation));
         for machine in 0..self.controls.len() {
             self.dial_later(host, machine, 0);
+        }
+    }
+
+    /// Its agent finds that the host fares so: told with every beat from now on.
+    pub fn look_at_host(&mut self, host: usize, health: Health) {
+        let now = self.host_now(host);
+        self.hosts[host].looks += 1;
+        let found = HostHealth {
+            look: self.hosts[host].looks,
+            health: health.as_str().to_owned(),
+            reasons: Vec::new(),
+            rebuilding: false,
+        };
+        if let Some(agent) = self.hosts[host].agent.as_mut().filter(|a| !a.stopped) {
+            let fares = HostNow {
+                health: Some(found),
+                ..HostNow::default()
+            };
+            agent.core.handle_host(fares, now);
+            self.drain_agent(host);
         }
     }
 

@@ -35,6 +35,8 @@ pub struct Host {
     /// The way to each of the coordinators' machines.
     pub links: Vec<Link>,
     pub disk_full: bool,
+    /// Looks at how it fares, counted over its agents.
+    pub looks: u64,
     /// What its last attach listed.
     pub last_held: Vec<Token>,
     /// Last true time at which no supervisor ran here.
@@ -77,6 +79,7 @@ impl Host {
             supervisor: None,
             links: vec![Link::default(); machines],
             disk_full: false,
+            looks: 0,
             last_held: Vec::new(),
             unsupervised_at: now,
             deferred: Vec::new(),

@@ -32,7 +32,7 @@ pub struct Truth {
     pub waits_since: BTreeMap<RunId, (WallMs, i64)>,
     /// Leases whose expiry any core has ever proposed.
     pub expiry_proposed: std::collections::BTreeSet<Token>,
-    /// Hosts that operators have taken out of service.
+    /// Hosts that operators, or their health, have taken out of service.
     pub cordoned: std::collections::BTreeSet<AgentName>,
 }
 
