@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ledger::AgentRow;
 use profiles::classes::Classes;
-use profiles::matching::{Amounts, Ask, Filter, Offer, Strain};
+use profiles::matching::{Amounts, Ask, Cost, Filter, Offer, Strain, cost};
 use protocol::{AgentId, BootMs, ClassName, HostFacts, HostNow, Label, SessionId};
 
 use crate::pool::{Pool, Position};
@@ -21,6 +21,10 @@ use crate::pool::{Pool, Position};
 /// Pools beyond so many make room for each other: jobs come and go, and what they asked for is of
 /// no use any more.
 const POOLS_MAX: usize = 64;
+
+/// Among so many of the hosts with most free slots the one is sought that has fewest shards of the
+/// same run. More than that would make a wide run on a large fleet pay for every shard of it.
+const LOOKS_MAX: usize = 64;
 
 /// On the line to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,28 +68,6 @@ pub(crate) struct Place {
     pub(crate) strain: Strain,
     /// Whether a beat has told of the strain, or only the facts.
     told: bool,
-}
-
-/// A host that has room.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WithRoom<'f> {
-    pub(crate) agent_id: AgentId,
-    pub(crate) session: SessionId,
-    place: &'f Place,
-}
-
-impl WithRoom<'_> {
-    pub(crate) fn offer(&self) -> &Offer {
-        &self.place.offer
-    }
-
-    pub(crate) fn room(&self) -> Amounts {
-        self.place.room()
-    }
-
-    pub(crate) fn is_pressed(&self) -> bool {
-        self.place.strain.pressed
-    }
 }
 
 impl Place {
@@ -222,28 +204,46 @@ impl Fleet {
         }
     }
 
-    /// Hosts that could take this now, those first that should.
-    pub(crate) fn with_room(&mut self, ask: &Ask) -> impl Iterator<Item = WithRoom<'_>> {
+    /// A host for a shard of which `of_run` tells how many of the same run a host has. One on which
+    /// it has not just failed (a sick one that fails at once is always free, and would swallow every
+    /// retry); of these one where nothing waits for memory, then the one with fewest shards of the same
+    /// run, then the one that it costs least, then the most free slots, then the lowest id.
+    pub(crate) fn choose(
+        &mut self,
+        ask: &Ask,
+        failed_on: Option<AgentId>,
+        of_run: impl Fn(AgentId) -> u32,
+    ) -> Option<(AgentId, SessionId)> {
         self.asked += 1;
         if !self.pools.contains_key(&ask.filter) {
             self.make_pool(&ask.filter);
         }
-        let asked = self.asked;
-        let pool = self.pools.get_mut(&ask.filter).map(|pool| {
-            pool.last = asked;
-            &pool.pool
-        });
-        let (places, agents) = (&self.places, &self.agents);
-        let hosts = pool.into_iter().flat_map(|pool| pool.with_room(ask.takes));
-        hosts.filter_map(|position| {
-            let agent_id = agents[position];
-            let place = places.get(&agent_id)?;
-            Some(WithRoom {
-                agent_id,
-                session: place.contact?.session,
-                place,
-            })
-        })
+        let asked = self.pools.get_mut(&ask.filter)?;
+        asked.last = self.asked;
+        let mut best = None;
+        for position in asked.pool.with_room(ask.takes).take(LOOKS_MAX) {
+            let agent_id = self.agents[position];
+            let Some(place) = self.places.get(&agent_id) else {
+                continue;
+            };
+            let Some(contact) = place.contact else {
+                continue;
+            };
+            let failed_here = failed_on == Some(agent_id);
+            let rank = (
+                failed_here,
+                place.strain.pressed,
+                of_run(agent_id),
+                cost(&place.offer, &place.room(), &ask.takes),
+            );
+            if best.is_none_or(|(other, _)| rank < other) {
+                best = Some((rank, (agent_id, contact.session)));
+            }
+            if rank == (false, false, 0, Cost::default()) {
+                break;
+            }
+        }
+        best.map(|(_, place)| place)
     }
 
     /// Whether a host could take this now.
@@ -340,3 +340,6 @@ impl Fleet {
 fn is_same(known: &Arc<HostFacts>, facts: &Arc<HostFacts>) -> bool {
     Arc::ptr_eq(known, facts) || known == facts
 }
+
+#[cfg(test)]
+mod quality;

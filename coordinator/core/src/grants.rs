@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ledger::command::{Command, Grant, Unplaceable};
 use ledger::{AgentRow, Done, Refusal, ShardRow, ShardState};
-use profiles::matching::{Amounts, Ask, Filter, unevenness};
+use profiles::matching::{Amounts, Ask, Filter};
 use protocol::attempt::Work;
 use protocol::message::CoordinatorBody;
 use protocol::{AgentId, BootMs, HostNow, Now, ResourceName, Rule, Rules, RunId, SessionId};
@@ -21,10 +21,6 @@ use crate::dispatch::{Exhausted, Host, Report, Standing, Waits, survey};
 use crate::line::{Demand, Obstacle, Order};
 use crate::queue::Key;
 use crate::setbacks::Matter;
-
-/// Among so many of the hosts with most free slots the one is sought that has fewest shards of the
-/// same run. More than that would make a wide run on a large fleet pay for every shard of it.
-const LOOKS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
@@ -187,43 +183,23 @@ impl Core {
         Some(Waits::Rests(rests_until - now.boot))
     }
 
-    /// A host on which the shard has not just failed (a sick one that fails at once is always
-    /// free, and would swallow every retry); of these one where nothing waits for memory, then the one
-    /// with the fewest shards of the same run, then the one whose room stays most even, then the most
-    /// free slots, then the lowest id.
+    /// A host for it, if there is enough of what all share too.
     fn find_place(
         &mut self,
         order: Order,
         demand: &Demand,
     ) -> Result<(AgentId, SessionId), Obstacle> {
         let key = order.key();
-        let failed_on = self
-            .grants
-            .failed_on
-            .get(&key)
-            .filter(|_| self.rules.on(Rule::RetriedElsewhere));
-        let mut best = None;
+        let failed_on = self.grants.failed_on.get(&key).copied();
+        let failed_on = failed_on.filter(|_| self.rules.on(Rule::RetriedElsewhere));
         let ask = as_judged(&demand.ask, self.rules);
-        let is_plain = ask.takes.is_plain();
-        for host in self.fleet.with_room(&ask).take(LOOKS_MAX) {
-            let agent_id = host.agent_id;
-            let granting = self.grants.of_run.get(&(key.0, agent_id));
-            let of_run = self.queue.held_of(key.0, agent_id) + granting.copied().unwrap_or(0);
-            let unevenness = if is_plain {
-                0
-            } else {
-                unevenness(host.offer(), &host.room(), &ask.takes)
-            };
-            let failed_here = failed_on == Some(&agent_id);
-            let rank = (failed_here, host.is_pressed(), of_run, unevenness);
-            if best.is_none_or(|(other, _)| rank < other) {
-                best = Some((rank, (agent_id, host.session)));
-            }
-            if rank == (false, false, 0, 0) {
-                break;
-            }
-        }
-        let (_, place) = best.ok_or(Obstacle::NoHost)?;
+        let (queue, grants) = (&self.queue, &self.grants);
+        let of_run = |agent_id| {
+            let granting = grants.of_run.get(&(key.0, agent_id));
+            queue.held_of(key.0, agent_id) + granting.copied().unwrap_or(0)
+        };
+        let chosen = self.fleet.choose(&ask, failed_on, of_run);
+        let place = chosen.ok_or(Obstacle::NoHost)?;
         match self.want_of_resources(order, demand) {
             Some(exhausted) if exhausted.is_beyond_capacity() => Err(Obstacle::BeyondCapacity),
             Some(exhausted) => Err(Obstacle::Exhausted(exhausted.resource)),

@@ -23,7 +23,7 @@ use protocol::{ClassName, Label};
 
 pub use judgement::{Dimension, Lack, judge, left_in};
 pub use offer::Offer;
-pub use score::unevenness;
+pub use score::{Cost, cost};
 pub use strain::Strain;
 
 /// What a shard asks of a host.
