@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use transport::Identity;
 
 use crate::args::{
-    AddressKeeper, Child, Control, Coordinator, RunAgent, Supervisor, Timers, Witness,
+    AddressKeeper, Child, Chronyd, Control, Coordinator, RunAgent, Supervisor, Timers, Witness,
 };
 use crate::failure::{Failure, chain};
 use crate::log_thread::LogThread;
@@ -52,6 +52,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
             stop: options.clock_stop,
         },
         classes,
+        time_service: time_service(&options.chronyd),
         address_keeper: options.address_keeper,
         certificate_life: options.certificate_life,
     };
@@ -71,6 +72,20 @@ pub(crate) fn witness(options: Witness) -> Result<(), Failure> {
         membership: membership(options.control, true),
     };
     block_on(&what, coordinator::run_witness(options))
+}
+
+fn time_service(named: &[Chronyd]) -> coordinator::TimeService {
+    if named.is_empty() {
+        return coordinator::TimeService::on_loopback();
+    }
+    let addresses = named.iter().filter_map(|named| match named {
+        Chronyd::At(address) => Some(*address),
+        Chronyd::None => None,
+    });
+    match addresses.collect::<Vec<_>>() {
+        nowhere if nowhere.is_empty() => coordinator::TimeService::Unasked,
+        addresses => coordinator::TimeService::Chronyd(addresses),
+    }
 }
 
 fn identity_dir(named: Option<PathBuf>, data: &Path) -> PathBuf {

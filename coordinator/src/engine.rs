@@ -22,6 +22,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use coordinator_core::clock::members::MemberClock;
+use coordinator_core::clock::service::ServiceWord;
 use coordinator_core::{Afterwards, Asked, ConnId, Core, NoSuccessor, RequestError, SeenMember};
 use ledger::Done;
 use protocol::message::{AgentMessage, Nonce};
@@ -126,6 +127,8 @@ pub(crate) enum Input {
     HandOver(HandOver),
     /// How the clocks of the other members stand.
     Clocks(Vec<MemberClock>),
+    /// What this machine's own time service says of its clock.
+    TimeService(ServiceWord),
     /// How the members of the group were found.
     Members(Vec<SeenMember>),
     Request {

@@ -6,6 +6,7 @@
 //! ledger is looked at and a core is made from what was seen; its reign begins when its
 //! `BecomeActive` is committed, and that is refused if the ledger has moved since the look.
 
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::consensus::{Group, Leadership, PeerClock};
 use crate::engine::{Accession, Engine, Input, ReignId, Standing};
 use crate::exit::{self, LEDGER_FAILED};
 use crate::standing::{self, Stands};
+use crate::time_service::{self, Saying};
 use crate::token::digest_of_machines;
 
 /// How long a quorum may take to confirm the lead before it is asked again.
@@ -45,6 +47,7 @@ pub(crate) struct About {
     pub(crate) boot_id: String,
     pub(crate) clock: Thresholds,
     pub(crate) classes: Arc<Classes>,
+    pub(crate) time_service: Saying,
 }
 
 /// Follows who leads, and has the engine reign while this node does. Ends with the group.
@@ -82,6 +85,7 @@ pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
         tokio::select! {
             () = left(&mut leadership, term) => engine.send(Input::Lost { term }),
             () = tell_of_clocks(&group, &engine) => {}
+            () = tell_of_time_service(about.time_service.clone(), &engine) => {}
             // It stepped down by itself, or gave the lead away and has it still.
             over = post.wait_for(|post| post.over >= reign) => match over {
                 Ok(_) => {}
@@ -98,6 +102,18 @@ async fn tell_of_clocks(group: &Group, engine: &Engine) {
         sleep(CLOCKS_EVERY).await;
         engine.send(Input::Clocks(clocks_of_members(group)));
     }
+}
+
+/// Never ends.
+async fn tell_of_time_service(mut saying: Saying, engine: &Engine) {
+    while saying.changed().await.is_ok() {
+        let said = saying.borrow_and_update().clone();
+        if let Some(said) = said {
+            engine.send(Input::TimeService(said.word));
+        }
+    }
+    // Nobody is asked.
+    pending::<()>().await;
 }
 
 /// How the clocks of all other members were read last.
@@ -134,6 +150,7 @@ async fn prepare(
     about: &About,
     yielded: Option<BootMs>,
 ) -> Option<Box<Core>> {
+    let time_service = time_service::first_word(&about.time_service).await;
     if group.confirm(CONFIRM_LIMIT).await != Ok(term) {
         return None;
     }
@@ -154,6 +171,7 @@ async fn prepare(
         clock: about.clock,
         classes: Arc::clone(&about.classes),
         members: clocks_of_members(group),
+        time_service,
         yielded,
     };
     // With many jobs this takes a while, and others want the thread.

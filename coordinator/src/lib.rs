@@ -47,6 +47,7 @@ mod roll;
 mod roster;
 mod run;
 mod standing;
+mod time_service;
 mod token;
 mod witness;
 
@@ -60,5 +61,6 @@ pub use data_dir::{DataDirError, LEDGER_FILE};
 pub use exit::LEDGER_FAILED;
 pub use membership::Membership;
 pub use run::{CoordinatorError, Options, run, run_until};
+pub use time_service::TimeService;
 pub use token::TokenError;
 pub use witness::{WitnessOptions, run_witness};

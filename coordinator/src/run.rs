@@ -42,6 +42,7 @@ use crate::metrics::Metrics;
 use crate::quorum::Quorum;
 use crate::renewal::{self, OwnCertificate};
 use crate::roster::Roster;
+use crate::time_service::{self, Saying, TimeService};
 use crate::token::ApiToken;
 
 /// How long requests under way may take when the process is asked to stop.
@@ -72,6 +73,8 @@ pub struct Options {
     pub clock: Thresholds,
     /// Which hosts are of which class.
     pub classes: ClassFile,
+    /// Who is asked how this machine's clock is kept.
+    pub time_service: TimeService,
     /// Socket of the process that keeps the leader's address, where there is one.
     pub address_keeper: Option<PathBuf>,
     /// Backups that it makes while it leads.
@@ -112,6 +115,8 @@ pub enum CoordinatorError {
     },
     #[error("drawing this process's incarnation")]
     Random(#[source] getrandom::Error),
+    #[error("starting the thread that asks the time service")]
+    TimeService(#[source] io::Error),
     #[error("reading the kernel's boot id")]
     BootId(#[source] io::Error),
     #[error("starting the thread `{name}`")]
@@ -176,6 +181,8 @@ pub async fn run_until(
     let ledger = group.ledger.clone();
     let member = Member::start(group).await?;
 
+    let time_service =
+        time_service::ask(options.time_service).map_err(CoordinatorError::TimeService)?;
     let roster = Arc::new(Roster::default());
     let (say, certificate) = watch::channel(OwnCertificate::of(&identity));
     let mut threads = Threads::start(
@@ -184,6 +191,7 @@ pub async fn run_until(
         certificate.clone(),
         options.clock,
         Arc::clone(&options.classes.classes),
+        time_service.clone(),
         Arc::clone(&roster),
     )?;
     if let Some(keeper) = options.address_keeper {
@@ -211,6 +219,7 @@ pub async fn run_until(
         agents_address: agents.local_addr(),
         address_trouble: threads.address_trouble.subscribe(),
         certificate,
+        time_service,
     };
     let listener = ApiListener::new(listener, api_door.https.clone());
     if let Some(schedule) = options.backups {
@@ -317,6 +326,7 @@ impl Threads {
         certificate: watch::Receiver<OwnCertificate>,
         clock: Thresholds,
         classes: Arc<Classes>,
+        time_service: Saying,
         roster: Arc<Roster>,
     ) -> Result<Threads, CoordinatorError> {
         let incarnation = getrandom::u64().map_err(CoordinatorError::Random)?;
@@ -326,6 +336,7 @@ impl Threads {
             boot_id: read_boot_id().map_err(CoordinatorError::BootId)?,
             clock,
             classes,
+            time_service,
         };
         let (engine, inbox) = engine::channel();
         let metrics = Arc::new(Metrics::default());

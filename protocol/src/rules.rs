@@ -48,6 +48,10 @@ pub enum Rule {
     /// 5: where most of the control machines' clocks agree, a new leader need not hear the hosts
     /// first.
     ControlClocksSpareHosts,
+    /// 5: a clock that its own time service contradicts fires nothing, where nobody else has a say.
+    TimeServiceContradicts,
+    /// 5: where other clocks agree with this one, its time service's word stops nothing.
+    AgreementOutweighsTimeService,
     /// 5: a leader whose clock is held gives the lead to a coordinator with a better one.
     HeldClockHandsOver,
     /// 5: who has a clock that is held begins no reign that such a coordinator could have.

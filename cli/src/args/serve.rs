@@ -69,6 +69,11 @@ pub(crate) struct Coordinator {
     /// [default: /etc/matins/classes.toml, where it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) classes: Option<PathBuf>,
+    /// Where this machine's chronyd answers, to say how its clock is kept; once for each address.
+    /// `none`: nobody is asked, and only other clocks are compared [default: 127.0.0.1:323 and
+    /// [::1]:323]
+    #[arg(long, value_name = "ADDR|none", value_parser = parse_chronyd)]
+    pub(crate) chronyd: Vec<Chronyd>,
     /// Socket of the address keeper on this machine; without one no address follows
     /// the leader
     #[arg(long, value_name = "FILE")]
@@ -81,6 +86,23 @@ pub(crate) struct Coordinator {
     pub(crate) certificate_life: DurationMs,
     #[command(flatten)]
     pub(crate) child: Child,
+}
+
+/// Where somebody is asked how the clock is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Chronyd {
+    At(SocketAddr),
+    None,
+}
+
+fn parse_chronyd(text: &str) -> Result<Chronyd, String> {
+    if text == "none" {
+        return Ok(Chronyd::None);
+    }
+    let address = text.parse().map(Chronyd::At);
+    address.map_err(|_| {
+        "it is neither an address with a port, such as 127.0.0.1:323, nor `none`".to_owned()
+    })
 }
 
 /// Renewing takes a while, and must be over before the end.

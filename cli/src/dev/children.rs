@@ -179,6 +179,8 @@ fn plan(home: &Home, options: &Dev) -> io::Result<Vec<Recipe>> {
                 "--api-listen=127.0.0.1:0".to_owned(),
                 "--peers-listen=127.0.0.1:0".to_owned(),
                 "--node=dev".to_owned(),
+                // Nobody is to be told of the clock of a machine that Matins is tried on.
+                "--chronyd=none".to_owned(),
             ],
         )
     }];

@@ -70,6 +70,9 @@ impl Core {
         if let Some(health) = beat.host.as_ref().and_then(|host| host.health.as_ref()) {
             self.hear_health(agent_id, beat.session, health);
         }
+        if let Some(told) = beat.host.as_ref().and_then(|host| host.clock.as_ref()) {
+            self.gate.note_told(agent_id, told, now);
+        }
         let beat = Beat {
             conn,
             session: beat.session,

@@ -7,7 +7,7 @@
 use ledger::command::{AlertKind, Command, On, Over, RaiseAlert, SettleAlerts};
 use protocol::{DurationMs, Now, WallMs};
 
-use crate::clock;
+use crate::clock::{self, Tell};
 use crate::core::{Core, Flight};
 
 /// Of what lasts, a person is reminded this often.
@@ -80,6 +80,22 @@ impl Core {
         }
         for kind in over {
             self.settle_alerts(kind, Over::AllBut(Vec::new()), now);
+        }
+        self.tell_of_time_service(now);
+    }
+
+    fn tell_of_time_service(&mut self, now: Now) {
+        let Some(word) = self.gate.service_word(now) else {
+            return;
+        };
+        let kind = AlertKind::ClockUnsynchronised;
+        match self.service_told.note(word, &self.node) {
+            None => {}
+            Some(Tell::Settle) => self.settle_alerts(kind, Over::AllBut(Vec::new()), now),
+            Some(Tell::Raise(text)) => {
+                let on = On::All;
+                self.alert(RaiseAlert { kind, on, text }, now);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Whether the wall clock may be believed.
 //!
 //! The wall clock decides one thing, that a fire time has come, and a wrong one must make no job
-//! fire early, twice or never. Four things are seen from here.
+//! fire early, twice or never. Five things are seen from here.
 //!
 //! A *step*: the wall clock minus the boot clock stays constant but for slow steering; when it jumps by
 //! more than a second, somebody or something set the clock. Whether the old or the new time is right
@@ -14,6 +14,11 @@
 //! A *disagreement* with the fleet: where enough agents agree among themselves ([`hosts`]), they are a
 //! reference, and a clock that is further from them than [`Thresholds::stop`] fires nothing, whatever
 //! the control machines say: they may all have been set by one wrong server.
+//!
+//! A *contradiction by this machine's own time service* ([`service`]), which knows by how much it is still
+//! to correct the clock. It knows by servers that may be wrong, so that it counts where nobody else has a
+//! say: where the clocks of most control machines or of the fleet agree with this one, a person is told,
+//! and it fires. One wrong server must not stop a group whose clocks are right.
 //!
 //! However a clock came to be contradicted, it goes on being held when those who did so fall silent:
 //! silence is no consent. A new step is a new beginning.
@@ -28,29 +33,37 @@
 //! ([`ClockGate::heir`]); where there is none, it stays and says so. What came due while the gate was
 //! shut is late, not lost: the trigger works from the watermark.
 //!
-//! | stepped within a minute | the control machines | the fleet | verdict |
-//! |---|---|---|---|
-//! | yes | whatever they say | whatever it says | held |
-//! | no | contradict, or did before they fell silent | whatever it says | held, and a person is told |
-//! | no | whatever they say | contradicts, or did | held, and a person is told |
-//! | no | are divided | is no reference | held, and a person is told |
-//! | no | have no say | may yet speak, for the first time since the machine was started | held |
-//! | no | have no say | is no reference | fires, with a standing warning |
-//! | no | differ by more than `warn`, or the fleet does | | fires, and a person is told |
-//! | no | agree, or the fleet does | | fires |
+//! | stepped within a minute | the control machines | the fleet | the time service | verdict |
+//! |---|---|---|---|---|
+//! | yes | whatever they say | whatever it says | whatever it says | held |
+//! | no | contradict, or did before they fell silent | whatever it says | whatever it says | held, and a person is told |
+//! | no | whatever they say | contradicts, or did | whatever it says | held, and a person is told |
+//! | no | are divided | is no reference | whatever it says | held, and a person is told |
+//! | no | have no say | is no reference | contradicts, or did | held, and a person is told |
+//! | no | have no say | may yet speak, for the first time since the machine was started | agrees, or has no say | held |
+//! | no | differ by more than `warn`, | or it does, | or it does; or contradicts where others agree | fires, and a person is told |
+//! | no | agree, | or it does, | or it does | fires |
+//! | no | have no say | is no reference | has no say | fires, with a standing warning |
+//!
+//! The first line that fits holds. That the time service keeps the clock no longer is told to a person by
+//! an alert of its own, whatever the verdict.
 
 pub mod hosts;
 pub mod members;
+pub mod service;
 mod told;
 
 use std::fmt;
 
+use protocol::host::HostClock;
 use protocol::{AgentId, BootMs, DurationMs, Now, Rule, Rules, WallMs};
 
 use hosts::{Hosts, Reference};
 use members::{Found, Looks, MemberClock, Members};
+use service::{Service, ServiceWord};
 
-pub(crate) use told::Told;
+pub use hosts::HostClockSeen;
+pub(crate) use told::{ServiceTold, Tell, Told};
 
 /// A jump of the wall clock against the boot clock beyond this is a step.
 pub const STEP: DurationMs = DurationMs(1_000);
@@ -99,6 +112,7 @@ pub struct ClockGate {
     members_say: Says,
     hosts: Hosts,
     fleet_says: Says,
+    service: Service,
     /// What the fleet agrees on, or did when it contradicted this clock.
     reference: Option<Reference>,
 }
@@ -150,6 +164,10 @@ pub enum Others {
     ControlMachines(usize),
     /// One node, and there is nobody to say which of the two is right.
     Node(u64),
+    /// What this machine's own time service takes for the right time.
+    TimeService,
+    /// The same, which does not say that it is off, but that it may be by so much.
+    TimeServiceAtMost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +239,9 @@ fn in_words(ahead: DurationMs) -> (DurationMs, &'static str) {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (by, way) = in_words(self.ahead);
+        if self.from == Others::TimeServiceAtMost {
+            return write!(f, "wrong by up to {by}, as its own time service reckons");
+        }
         write!(f, "{by} {way} ")?;
         match self.from {
             Others::Hosts(hosts) => write!(
@@ -233,6 +254,9 @@ impl fmt::Display for Difference {
                 "the clocks of {machines} other control machines, which agree with each other"
             ),
             Others::Node(node) => write!(f, "the clock of node {node}"),
+            Others::TimeService | Others::TimeServiceAtMost => {
+                f.write_str("the time that its own time service takes for right")
+            }
         }
     }
 }
@@ -283,6 +307,7 @@ impl ClockGate {
         let step = self.observe_step(now);
         if step.is_some() {
             self.members.begin_anew();
+            self.service.begin_anew();
             self.members_say = Says::Nothing;
             self.fleet_says = Says::Nothing;
             self.looked_at = None;
@@ -305,10 +330,34 @@ impl ClockGate {
         self.hosts.hear(agent, wall, round_trip, now.boot);
     }
 
+    /// What the time service of an agent's host says: see [`HostClockSeen`].
+    pub(crate) fn note_told(&mut self, agent: AgentId, told: &HostClock, now: Now) {
+        self.hosts.note_told(agent, told, now.boot);
+    }
+
+    /// The clocks of all hosts that were heard lately.
+    pub(crate) fn host_clocks(&self, now: Now) -> Vec<HostClockSeen> {
+        self.hosts.seen(now)
+    }
+
+    pub(crate) fn thresholds(&self) -> Thresholds {
+        self.thresholds
+    }
+
     /// How the clocks of all other members of the group were read last.
     pub(crate) fn hear_members(&mut self, clocks: &[MemberClock], now: Now) {
         self.members.hear(clocks);
         self.look(now);
+    }
+
+    /// What this machine's own time service said just now.
+    pub(crate) fn hear_service(&mut self, word: ServiceWord, now: Now) {
+        self.service.hear(word, self.thresholds, now);
+    }
+
+    /// What it said last, unless that is long ago.
+    pub(crate) fn service_word(&self, now: Now) -> Option<&ServiceWord> {
+        self.service.word(now.boot)
     }
 
     pub fn verdict(&self, now: Now) -> Verdict {
@@ -331,26 +380,46 @@ impl ClockGate {
         {
             return Verdict::Held(Doubt::Divided(difference));
         }
+        let service = self.service_says(now);
+        let others_agree = members.agree() || fleet.agree();
+        let outweighed = others_agree && self.rules.on(Rule::AgreementOutweighsTimeService);
+        if let Says::Contradict(difference) = service
+            && !outweighed
+        {
+            return Verdict::Held(Doubt::Contradicted(difference));
+        }
         if let Some(until) = self.unheard_until.filter(|&until| now.boot < until) {
             let remaining = until - now.boot;
             return Verdict::Held(Doubt::Unheard { remaining });
         }
-        match (members, fleet) {
-            (Says::Differ(difference), _) | (_, Says::Differ(difference)) => {
+        match (members, fleet, service) {
+            (Says::Differ(difference), _, _)
+            | (_, Says::Differ(difference), _)
+            | (_, _, Says::Differ(difference) | Says::Contradict(difference)) => {
                 Verdict::Warned(difference)
             }
-            _ if members.agree() || fleet.agree() => Verdict::Trusted,
+            _ if others_agree || service.agree() => Verdict::Trusted,
             _ => Verdict::NoReference,
         }
     }
 
+    fn service_says(&self, now: Now) -> Says {
+        if self.rules.on(Rule::TimeServiceContradicts) {
+            self.service.says(now.boot)
+        } else {
+            Says::Nothing
+        }
+    }
+
     /// The coordinator that should lead instead of this one, whose clock is held: one whose clock has
-    /// stood still, and agrees with a witness's or with the fleet's.
+    /// stood still, and agrees with a witness's or with the fleet's; where there is neither, with what
+    /// this machine's time service takes for the right time.
     pub(crate) fn heir(&self, now: Now) -> Option<u64> {
         if self.verdict(now).may_fire() {
             return None;
         }
-        self.members.heir(self.reference, now.boot)
+        self.members
+            .heir(self.reference, self.service.offset(now), now.boot)
     }
 
     /// How the clock of another coordinator looks from here. Where this machine's own is not believed it

@@ -20,7 +20,8 @@ use crate::catalogue::Catalogue;
 use crate::certificates::Certificates;
 use crate::clock::hosts::AGENTS_MIN;
 use crate::clock::members::MemberClock;
-use crate::clock::{self, Before, ClockGate, Told, Verdict};
+use crate::clock::service::ServiceWord;
+use crate::clock::{self, Before, ClockGate, ServiceTold, Told, Verdict};
 use crate::expiry::Expiry;
 use crate::firing::Firing;
 use crate::fleet::Fleet;
@@ -71,6 +72,8 @@ pub struct Config {
     pub classes: Arc<Classes>,
     /// How the clocks of all other members of the group were read last.
     pub members: Vec<MemberClock>,
+    /// What this machine's own time service said last.
+    pub time_service: Option<ServiceWord>,
     /// When this process last gave the lead away for its clock.
     pub yielded: Option<BootMs>,
 }
@@ -109,6 +112,7 @@ pub struct Core {
     pub(crate) gate: ClockGate,
     /// What of the clock a person has been told.
     pub(crate) clock_told: Told,
+    pub(crate) service_told: ServiceTold,
     pub(crate) sessions: Sessions,
     pub(crate) acks: Acks,
     pub(crate) expiry: Expiry,
@@ -178,6 +182,7 @@ impl Core {
             names: BTreeMap::new(),
             gate: ClockGate::new(config.clock, rules),
             clock_told: Told::default(),
+            service_told: ServiceTold::default(),
             sessions: Sessions::default(),
             acks: Acks::default(),
             expiry: Expiry::new(now.boot),
@@ -207,6 +212,9 @@ impl Core {
         };
         core.gate.begin(core.clock_before(&config), now);
         core.gate.hear_members(&config.members, now);
+        if let Some(word) = config.time_service.clone() {
+            core.gate.hear_service(word, now);
+        }
         core.queue = Queue::build(&core.set, &core.catalogue, now, rules);
         core.note_touched();
         let agents: Vec<AgentId> = core.set.agents.keys().copied().collect();
@@ -263,6 +271,13 @@ impl Core {
     pub fn handle_clocks(&mut self, members: &[MemberClock], now: Now) {
         self.observe(now);
         self.gate.hear_members(members, now);
+        self.stir(now);
+    }
+
+    /// What this machine's own time service says of its clock, every second or so.
+    pub fn handle_time_service(&mut self, word: ServiceWord, now: Now) {
+        self.observe(now);
+        self.gate.hear_service(word, now);
         self.stir(now);
     }
 
@@ -333,6 +348,15 @@ impl Core {
 
     pub fn clock_verdict(&self, now: Now) -> Verdict {
         self.gate.verdict(now)
+    }
+
+    pub fn clock_thresholds(&self) -> clock::Thresholds {
+        self.gate.thresholds()
+    }
+
+    /// The clocks of all hosts that were heard lately.
+    pub fn host_clocks(&self, now: Now) -> Vec<clock::HostClockSeen> {
+        self.gate.host_clocks(now)
     }
 
     /// Whether the indexes kept up step by step equal those built afresh from the working set.

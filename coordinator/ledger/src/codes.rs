@@ -240,6 +240,7 @@ coded!(AlertKind:
     MemberBehind = 22,
     RoomShort = 23,
     AddressAway = 24,
+    ClockUnsynchronised = 25,
     HostUnwell = 28,
 );
 

@@ -51,6 +51,7 @@ use crate::lead::Lead;
 use crate::metrics::Metrics;
 use crate::renewal::OwnCertificate;
 use crate::roster::Roster;
+use crate::time_service::Saying;
 use crate::token::ApiToken;
 use asker::Asker;
 use error::ApiError;
@@ -78,6 +79,8 @@ pub(crate) struct Api {
     /// What keeps the leader's address from this machine.
     pub(crate) address_trouble: watch::Receiver<Option<Trouble>>,
     pub(crate) certificate: watch::Receiver<OwnCertificate>,
+    /// What this machine's own time service says.
+    pub(crate) time_service: Saying,
 }
 
 impl Api {

@@ -229,6 +229,11 @@ impl Scheduler {
                     reign.core.handle_clocks(&clocks, now);
                 }
             }
+            Input::TimeService(word) => {
+                if let Some(reign) = &mut self.reign {
+                    reign.core.handle_time_service(word, now);
+                }
+            }
             Input::Members(seen) => {
                 if let Some(reign) = &mut self.reign {
                     reign.core.handle_group(&seen, now);

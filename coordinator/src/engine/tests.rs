@@ -20,6 +20,7 @@ use crate::member::Member;
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
 use crate::roster::Roster;
+use crate::time_service::{self, TimeService};
 
 /// A scheduler on a group of one, without any agent.
 struct Bed {
@@ -117,6 +118,7 @@ fn about() -> About {
         boot_id: "boot".to_owned(),
         clock: Thresholds::default(),
         classes: Arc::new(Classes::built_in()),
+        time_service: time_service::ask(TimeService::Unasked).unwrap(),
     }
 }
 

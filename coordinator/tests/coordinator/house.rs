@@ -86,6 +86,7 @@ impl House {
             node: "c1".to_owned(),
             clock: coordinator::Thresholds::default(),
             classes: coordinator::ClassFile::built_in(),
+            time_service: coordinator::TimeService::Unasked,
             address_keeper: None,
             backups: None,
             certificate_life: transport::ca::RENEWED_LIFETIME,

@@ -254,6 +254,7 @@ fn child_coordinator() {
         node: "child".to_owned(),
         clock: coordinator::Thresholds::default(),
         classes: coordinator::ClassFile::built_in(),
+        time_service: coordinator::TimeService::Unasked,
         address_keeper: None,
         backups: None,
         certificate_life: transport::ca::RENEWED_LIFETIME,

@@ -91,6 +91,7 @@ impl Scheduler {
             clock: Thresholds::default(),
             classes: Arc::new(Classes::built_in()),
             members: Vec::new(),
+            time_service: None,
             yielded: None,
         };
         let core = Core::new(config, store.working_set()?, now, Rules::all());

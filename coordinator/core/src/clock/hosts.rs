@@ -14,8 +14,9 @@
 
 use std::collections::BTreeMap;
 
+use protocol::host::HostClock;
 use protocol::lease::QUIET_HOST;
-use protocol::{AgentId, BootMs, DurationMs, WallMs};
+use protocol::{AgentId, BootMs, DurationMs, Now, WallMs};
 
 /// Fewest agents that can contradict this clock.
 pub const AGENTS_MIN: usize = 3;
@@ -32,6 +33,20 @@ const SAMPLES: usize = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     heard: BTreeMap<AgentId, Vec<Sample>>,
+    /// What each host's own time service says, and when it was told. For people: of a clock that its
+    /// own host doubts, others tell by holding it against theirs.
+    told: BTreeMap<AgentId, (BootMs, HostClock)>,
+}
+
+/// The clock of one host, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostClockSeen {
+    pub agent: AgentId,
+    /// What it is ahead of this machine's, and by how much that may be wrong; none where no beat of
+    /// late says it.
+    pub ahead: Option<DurationMs>,
+    pub unsure: Option<DurationMs>,
+    pub told: Option<HostClock>,
 }
 
 /// One beat.
@@ -80,12 +95,45 @@ impl Hosts {
         });
     }
 
+    pub(super) fn note_told(&mut self, agent: AgentId, told: &HostClock, now: BootMs) {
+        match self.told.get_mut(&agent) {
+            Some((at, before)) if before == told => *at = now,
+            _ => {
+                self.told.insert(agent, (now, told.clone()));
+            }
+        }
+    }
+
+    /// The clocks of all hosts that were heard lately.
+    pub(super) fn seen(&self, now: Now) -> Vec<HostClockSeen> {
+        let lately = |at: BootMs| now.boot - at < QUIET_HOST;
+        let own = now.wall.0.saturating_sub(now.boot.0);
+        let mut agents: Vec<AgentId> = self.heard.keys().chain(self.told.keys()).copied().collect();
+        agents.sort_unstable();
+        agents.dedup();
+        let seen = agents.into_iter().map(|agent| {
+            let samples = self.heard.get(&agent).into_iter().flatten();
+            let fresh: Vec<Sample> = samples.filter(|it| lately(it.at)).copied().collect();
+            let clock = together(&fresh);
+            let told = self.told.get(&agent).filter(|(at, _)| lately(*at));
+            HostClockSeen {
+                agent,
+                ahead: clock.map(|(offset, _)| DurationMs(offset.saturating_sub(own))),
+                unsure: clock.map(|(_, doubt)| DurationMs(doubt)),
+                told: told.map(|(_, told)| told.clone()),
+            }
+        });
+        seen.filter(|seen| seen.ahead.is_some() || seen.told.is_some())
+            .collect()
+    }
+
     /// What the agents heard lately agree on; forgets those that were not.
     pub(super) fn reference(&mut self, now: BootMs) -> Option<Reference> {
         self.heard.retain(|_, samples| {
             samples.retain(|sample| now - sample.at < QUIET_HOST);
             !samples.is_empty()
         });
+        self.told.retain(|_, (at, _)| now - *at < QUIET_HOST);
         let mut clocks: Vec<(i64, i64)> = self.heard.values().filter_map(|s| together(s)).collect();
         clocks.sort_unstable();
         let (middle, _) = *clocks.get(clocks.len().checked_sub(1)? / 2)?;
@@ -104,7 +152,7 @@ impl Hosts {
 impl Reference {
     /// Ahead of this machine's clock by so much, for certain.
     #[cfg(test)]
-    pub(super) fn of(now: protocol::Now, ahead: i64) -> Reference {
+    pub(super) fn of(now: Now, ahead: i64) -> Reference {
         Reference {
             offset: now.wall.0 - now.boot.0 + ahead,
             doubt: 0,

@@ -208,18 +208,27 @@ impl Members {
 
     /// A coordinator whose clock is better founded than this machine's, which is not believed: it has
     /// stood still, and agrees with a witness's or with the fleet's; and neither of them says otherwise.
-    pub(super) fn heir(&self, fleet: Option<Reference>, now: BootMs) -> Option<u64> {
+    /// Where there is neither it is to agree with the time that this machine's `service` takes for right.
+    pub(super) fn heir(
+        &self,
+        fleet: Option<Reference>,
+        service: Option<(i64, i64)>,
+        now: BootMs,
+    ) -> Option<u64> {
         let steady = |clock: &&MemberClock| {
             let reading = clock.reading.as_ref();
             reading.is_some_and(|reading| reading.steady && reading.is_fresh(now))
         };
         let of = |role| self.clocks.values().filter(move |it| it.role == role);
         let witnesses = of(Role::Witness).filter(steady);
-        let said: Vec<(i64, i64)> = witnesses
+        let mut said: Vec<(i64, i64)> = witnesses
             .filter_map(|witness| witness.reading)
             .map(|reading| (reading.offset, reading.unsure))
             .chain(fleet.map(Reference::offset))
             .collect();
+        if said.is_empty() {
+            said.extend(service);
+        }
         let agrees = |clock: &&MemberClock| {
             let Some(reading) = clock.reading else {
                 return false;
@@ -407,8 +416,8 @@ mod tests {
         members.hear(&clocks(0, &[(HOUR, true), (HOUR, true)]));
         assert_eq!(members.find(STOP, false, now(4_999)), against(5 - HOUR, 2));
         assert_eq!(members.find(STOP, false, now(5_000)), Found::Nothing);
-        assert_eq!(members.heir(None, BootMs(4_999)), Some(2));
-        assert_eq!(members.heir(None, BootMs(5_000)), None);
+        assert_eq!(members.heir(None, None, BootMs(4_999)), Some(2));
+        assert_eq!(members.heir(None, None, BootMs(5_000)), None);
     }
 
     #[test]
@@ -431,7 +440,7 @@ mod tests {
             members.hear(&clocks(0, all));
             let fleet = fleet.map(|ahead| Reference::of(now(0), ahead));
             assert_eq!(
-                members.heir(fleet, BootMs(0)),
+                members.heir(fleet, None, BootMs(0)),
                 *expected,
                 "{all:?} {fleet:?}"
             );

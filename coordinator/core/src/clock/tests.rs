@@ -82,17 +82,21 @@ fn verdicts(errors: &[(i64, bool)]) -> Vec<&'static str> {
             }
             gate.observe(at(boot, error));
         }
-        match gate.verdict(at(boot, error)) {
-            Verdict::Trusted => "trusted",
-            Verdict::NoReference => "no reference",
-            Verdict::Warned(_) => "warned",
-            Verdict::Held(Doubt::Stepped { .. }) => "stepped",
-            Verdict::Held(Doubt::Unheard { .. }) => "unheard",
-            Verdict::Held(Doubt::Contradicted(_)) => "contradicted",
-            Verdict::Held(Doubt::Divided(_)) => "divided",
-        }
+        word(gate.verdict(at(boot, error)))
     });
     stretches.collect()
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Trusted => "trusted",
+        Verdict::NoReference => "no reference",
+        Verdict::Warned(_) => "warned",
+        Verdict::Held(Doubt::Stepped { .. }) => "stepped",
+        Verdict::Held(Doubt::Unheard { .. }) => "unheard",
+        Verdict::Held(Doubt::Contradicted(_)) => "contradicted",
+        Verdict::Held(Doubt::Divided(_)) => "divided",
+    }
 }
 
 #[test]
@@ -203,4 +207,114 @@ fn a_doubt_says_who_differs_by_how_much() {
         difference(-1_500).to_string(),
         "1s500ms behind the clocks of 5 hosts, which agree with each other"
     );
+}
+
+/// Every line of the module's table, and what lies on either side of it.
+#[test]
+fn the_table_row_by_row() {
+    use Says::{Agree, Contradict, Differ, Divided, Nothing};
+    use service::Keeping::{FreeRunning, Synchronised, Unsynchronised};
+
+    let of = |from| Difference {
+        ahead: DurationMs(2_000),
+        from,
+    };
+    let (machines, hosts, node) = (
+        of(Others::ControlMachines(2)),
+        of(Others::Hosts(3)),
+        of(Others::Node(2)),
+    );
+    let right = Some((Synchronised, 0));
+    let slightly = Some((Synchronised, 500_000));
+    let wrong = Some((Synchronised, 5_000_000));
+    let free = Some((FreeRunning, 0));
+    let free_and_wrong = Some((FreeRunning, 5_000_000));
+    let unkept = Some((Unsynchronised, 5_000_000));
+    let check = |members, fleet, service, expected: &str| {
+        for (held, unheard) in [(false, false), (true, false), (false, true)] {
+            let now = at(1_000, 0);
+            let mut gate = ClockGate {
+                members_say: members,
+                fleet_says: fleet,
+                held_until: held.then(|| now.boot + STAND_STILL),
+                unheard_until: unheard.then(|| now.boot + FIRST_LOOK),
+                ..ClockGate::default()
+            };
+            if let Some((keeping, ahead_us)) = service {
+                let word = ServiceWord {
+                    keeping,
+                    ahead_us: Some(ahead_us),
+                    bound_us: Some(ahead_us),
+                    reason: String::new(),
+                };
+                gate.hear_service(word, now);
+            }
+            let expected = match (held, unheard, expected) {
+                (true, ..) => "stepped",
+                (_, true, "contradicted" | "divided") | (_, false, _) => expected,
+                (_, true, _) => "unheard",
+            };
+            let verdict = word(gate.verdict(now));
+            assert_eq!(verdict, expected, "{members:?} {fleet:?} {service:?}");
+        }
+    };
+    for service in [None, right, slightly, wrong, free, free_and_wrong, unkept] {
+        check(Contradict(machines), Nothing, service, "contradicted");
+        check(Contradict(machines), Agree, service, "contradicted");
+        check(Agree, Contradict(hosts), service, "contradicted");
+        check(Divided(node), Nothing, service, "divided");
+    }
+    for (members, fleet) in [(Agree, Nothing), (Nothing, Agree), (Divided(node), Agree)] {
+        check(members, fleet, None, "trusted");
+        check(members, fleet, right, "trusted");
+        check(members, fleet, free, "trusted");
+        check(members, fleet, unkept, "trusted");
+        check(members, fleet, slightly, "warned");
+        check(members, fleet, wrong, "warned");
+        check(members, fleet, free_and_wrong, "warned");
+    }
+    for (members, fleet) in [(Differ(machines), Nothing), (Agree, Differ(hosts))] {
+        for service in [None, right, slightly, wrong, free, free_and_wrong, unkept] {
+            check(members, fleet, service, "warned");
+        }
+    }
+    check(Nothing, Nothing, None, "no reference");
+    check(Nothing, Nothing, free, "no reference");
+    check(Nothing, Nothing, unkept, "no reference");
+    check(Nothing, Nothing, right, "trusted");
+    check(Nothing, Nothing, slightly, "warned");
+    check(Nothing, Nothing, wrong, "contradicted");
+    check(Nothing, Nothing, free_and_wrong, "contradicted");
+}
+
+#[test]
+fn the_other_coordinator_is_heir_where_the_time_service_says_that_it_is_right() {
+    use members::{MemberClock, Reading};
+    use protocol::Role;
+
+    let now = at(10_000, 0);
+    let heir = |other_ahead: i64, with_witness: bool| {
+        let mut gate = ClockGate::default();
+        let clock = |node, role, ahead| MemberClock {
+            node,
+            role,
+            reading: Some(Reading::new(DurationMs(ahead), DurationMs(5), true, now)),
+        };
+        let mut clocks = vec![clock(2, Role::Coordinator, other_ahead)];
+        if with_witness {
+            clocks.push(clock(3, Role::Witness, 0));
+        }
+        gate.hear_members(&clocks, now);
+        let word = ServiceWord {
+            keeping: service::Keeping::Synchronised,
+            ahead_us: Some(-5_000_000),
+            bound_us: Some(5_001_000),
+            reason: String::new(),
+        };
+        gate.hear_service(word, now);
+        gate.heir(now)
+    };
+    assert_eq!(heir(5_000, false), Some(2));
+    assert_eq!(heir(2_000, false), None, "it is wrong as well");
+    assert_eq!(heir(5_000, true), None, "the witness agrees with this one");
 }

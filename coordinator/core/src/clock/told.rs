@@ -3,6 +3,7 @@
 use ledger::command::AlertKind;
 use protocol::DurationMs;
 
+use super::service::{Keeping, ServiceWord};
 use super::{Doubt, Verdict, in_words};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,5 +77,71 @@ impl Told {
             Told::Differs | Told::Odd(_) => Some(AlertKind::ClockDiffers),
             Told::Stepped | Told::Contradicted | Told::Divided => Some(AlertKind::ClockHeld),
         }
+    }
+}
+
+/// Whether a person has been told that the time service of this machine does not keep its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ServiceTold {
+    /// This reign has not heard it yet: who led before may have told of anything.
+    #[default]
+    NotKnown,
+    Told(Keeping),
+}
+
+/// What is to be done about an alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    Raise(String),
+    Settle,
+}
+
+impl ServiceTold {
+    pub(crate) fn note(&mut self, word: &ServiceWord, node: &str) -> Option<Tell> {
+        let told = ServiceTold::Told(word.keeping);
+        if std::mem::replace(self, told) == told {
+            return None;
+        }
+        let how = match word.keeping {
+            Keeping::Synchronised => return Some(Tell::Settle),
+            Keeping::FreeRunning => "runs freely",
+            Keeping::Unsynchronised => "is not synchronised",
+        };
+        let reason = &word.reason;
+        Some(Tell::Raise(format!(
+            "the clock of coordinator {node} {how}: {reason}; it drifts until jobs fire late or early, and \
+             only other clocks can tell: see that chronyd runs there, and what `chronyc sources` says"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Keeping::{FreeRunning, Synchronised, Unsynchronised};
+
+    #[test]
+    fn each_way_of_keeping_a_clock_is_told_of_once() {
+        let mut told = ServiceTold::default();
+        let mut note = |keeping| {
+            let word = ServiceWord {
+                keeping,
+                ahead_us: None,
+                bound_us: None,
+                reason: "why".to_owned(),
+            };
+            told.note(&word, "a").map(|tell| match tell {
+                Tell::Raise(text) => text.split(": why").next().unwrap().to_owned(),
+                Tell::Settle => "over".to_owned(),
+            })
+        };
+        assert_eq!(note(Synchronised).as_deref(), Some("over"));
+        assert_eq!(note(Synchronised), None);
+        let free = "the clock of coordinator a runs freely";
+        assert_eq!(note(FreeRunning).as_deref(), Some(free));
+        assert_eq!(note(FreeRunning), None);
+        let not = "the clock of coordinator a is not synchronised";
+        assert_eq!(note(Unsynchronised).as_deref(), Some(not));
+        assert_eq!(note(Synchronised).as_deref(), Some("over"));
     }
 }

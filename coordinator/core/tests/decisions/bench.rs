@@ -472,6 +472,7 @@ fn config(looked_at: i64) -> Config {
         clock: Thresholds::default(),
         classes: Arc::new(Classes::built_in()),
         members: Vec::new(),
+        time_service: None,
         yielded: None,
     }
 }

@@ -24,6 +24,8 @@ pub enum AlertKind {
     ClockDiffers,
     /// The clock is not believed: nothing fires.
     ClockHeld,
+    /// The time service of the leader's machine does not keep its clock.
+    ClockUnsynchronised,
     /// A job fired more often than its schedule names; it was stopped.
     FuseBlown,
     /// Shards wait for a host for too long.
@@ -86,6 +88,7 @@ impl AlertKind {
             AlertKind::FireRefused => "fire_refused",
             AlertKind::ClockDiffers => "clock_differs",
             AlertKind::ClockHeld => "clock_held",
+            AlertKind::ClockUnsynchronised => "clock_unsynchronised",
             AlertKind::FuseBlown => "fuse_blown",
             AlertKind::BacklogOld => "backlog_old",
             AlertKind::ClockBehind => "clock_behind",

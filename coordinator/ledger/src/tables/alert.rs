@@ -49,6 +49,7 @@ impl AlertKind {
             AlertKind::ClockBehind
             | AlertKind::ClockDiffers
             | AlertKind::ClockHeld
+            | AlertKind::ClockUnsynchronised
             | AlertKind::BacklogOld
             | AlertKind::Restored
             | AlertKind::BackupFailed

@@ -18,6 +18,7 @@ sequences! {
     boot_beside_a_witness breaks without ControlClocksContradict;
     failover_lateness_after_boot breaks without ControlClocksSpareHosts;
     wrong_standby breaks without WrongClockDeclines;
+    wrong_server breaks without AgreementOutweighsTimeService;
 }
 
 const HOUR: i64 = 60 * MINUTE;
@@ -259,6 +260,27 @@ fn wrong_standby(world: &mut World) -> Held {
     world.run_for(2 * MINUTE)?;
     require_in_time(world, from, 2 * SECOND);
     world.set_clock_right();
+    heal(world)
+}
+
+/// The server that both coordinators' time services follow is wrong, and their clocks, which agree with
+/// each other and with the witness's, are right: they go on, and a person is told.
+fn wrong_server(world: &mut World) -> Held {
+    begin_minutely(world, 1)?;
+    world.follow_server(0);
+    world.run_for(MINUTE)?;
+    world.follow_server(5 * SECOND);
+    let from = world.now;
+    world.run_for(5 * MINUTE)?;
+    require_in_time(world, from, 3 * SECOND);
+    let tables = world.tables();
+    let told = alert_with(&tables, "jobs still fire");
+    let told = told.is_some_and(|text| text.contains("time service"));
+    world.require(told, "P6", "a person is told who differs", || {
+        "no alert says so of the time service".to_owned()
+    });
+    world.follow_server(0);
+    world.run_for(MINUTE)?;
     heal(world)
 }
 

@@ -10,6 +10,7 @@ sequences! {
     clock_set_and_left breaks without FleetContradicts;
     boot_with_wrong_clock breaks without ClockComparedAfterBoot;
     clock_set_between_reigns breaks without ClockGate;
+    drifting_clock_with_a_time_service breaks without TimeServiceContradicts;
 }
 
 const HOUR: i64 = 60 * MINUTE;
@@ -73,6 +74,42 @@ fn drifting_clock(world: &mut World) -> Held {
         let told = alert_with(&tables, words).is_some_and(|text| text.contains("of 3 hosts"));
         world.require(told, "P6", "a person is told who differs", || {
             format!("no alert says {words:?} of three hosts")
+        });
+    }
+    let now = world.now;
+    let error = world.front_clock().wall_error(now);
+    world.front_clock().set_rates(now, 0, 0);
+    world.step_clock(-error);
+    world.run_for(3 * MINUTE)?;
+    crate::invariants::audit(world)?;
+    heal(world)
+}
+
+/// The coordinator's clock is steered ahead, too gently for a step, and there is one host: nobody could
+/// tell but the time service of its own machine, which cannot keep up.
+fn drifting_clock_with_a_time_service(world: &mut World) -> Held {
+    world.follow_server(0);
+    begin_minutely(world, 1)?;
+    let now = world.now;
+    world.front_clock().set_rates(now, 0, 900);
+    for _ in 0..180 {
+        let before = fired(world);
+        let now = world.now;
+        let error = world.front_clock().wall_error(now);
+        world.run_for(10 * SECOND)?;
+        let after = fired(world);
+        world.require(
+            error < LIMIT_MS || after == before,
+            "P6",
+            "nothing fires by a clock that its own time service contradicts",
+            || format!("it is {error} ms ahead, and fires"),
+        );
+    }
+    let tables = world.tables();
+    for words in ["jobs still fire", "nothing fires"] {
+        let told = alert_with(&tables, words).is_some_and(|text| text.contains("time service"));
+        world.require(told, "P6", "a person is told who differs", || {
+            format!("no alert says {words:?} of the time service")
         });
     }
     let now = world.now;

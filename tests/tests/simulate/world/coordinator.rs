@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use coordinator_core::clock::members::MemberClock;
+use coordinator_core::clock::service::ServiceWord;
 use coordinator_core::{ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId};
 use ledger::{Command, Done, Outcome, Proposal};
 use protocol::message::{AgentMessage, Nonce};
@@ -142,6 +143,7 @@ pub(super) enum Input {
     Outcomes(Vec<(ProposalId, Outcome)>),
     Request(RequestId, Request),
     Clocks,
+    TimeService(ServiceWord),
     Tick,
 }
 
@@ -438,6 +440,7 @@ impl World {
         match input {
             Input::Tick => core.handle_tick(now),
             Input::Clocks => core.handle_clocks(&leader.clocks, now),
+            Input::TimeService(word) => core.handle_time_service(word, now),
             Input::Quorum(round) => core.handle_quorum(round, now),
             Input::Outcomes(outcomes) => core.handle_outcomes(outcomes, now),
             Input::Request(id, request) => core.handle_request(id, request, now),

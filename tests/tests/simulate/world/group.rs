@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use coordinator_core::clock::Thresholds;
 use coordinator_core::clock::members::{MemberClock, Reading};
+use coordinator_core::clock::service::{Keeping, ServiceWord};
 use coordinator_core::{Config, ConnId, Core};
 use profiles::classes::Classes;
 use protocol::message::{Incarnation, Nonce};
@@ -35,6 +36,9 @@ const FOUND_OUT_MS: (i64, i64) = (1, 60);
 /// How often the members of a group ask each other for the time.
 const READ_CLOCKS_MS: i64 = 1_000;
 
+/// How often a time service is asked.
+const ASK_TIME_MS: i64 = 1_000;
+
 /// A clock that was set by more than this is not steady for so long.
 const SET_MS: i64 = 100;
 const STEADY_AFTER_MS: i64 = 60_000;
@@ -48,6 +52,8 @@ pub struct Control {
     set: Option<i64>,
     /// How often it was started again.
     boots: u32,
+    /// How far ahead of true time the server is that its time service follows, where it has one.
+    server: Option<i64>,
     /// There is no room for log and ledger.
     disk_full: bool,
 }
@@ -59,6 +65,7 @@ impl Control {
             clock: Clock::right(now),
             set: None,
             boots: 0,
+            server: None,
             disk_full: false,
         }
     }
@@ -78,6 +85,18 @@ impl Control {
         }
     }
 
+    /// What its time service says of its clock; it only looks, and corrects nothing.
+    fn time_service(&self, now: i64) -> Option<ServiceWord> {
+        const UNSURE_US: i64 = 2_000;
+        let ahead_us = (self.clock.wall_error(now) - self.server?) * 1_000;
+        Some(ServiceWord {
+            keeping: Keeping::Synchronised,
+            ahead_us: Some(ahead_us),
+            bound_us: Some(ahead_us.abs() + UNSURE_US),
+            reason: "it follows a server".to_owned(),
+        })
+    }
+
     pub fn is_steady(&self, now: i64) -> bool {
         self.set.is_none_or(|set| now - set > STEADY_AFTER_MS)
     }
@@ -91,6 +110,29 @@ impl World {
             .push(Control::new(self.controls.len(), self.now));
         self.start_coordinator(self.controls.len() - 1);
         self.after(READ_CLOCKS_MS, Event::ReadClocks);
+    }
+
+    /// The time services of all control machines follow a server from now on, which is so far ahead of
+    /// true time.
+    pub fn follow_server(&mut self, ahead: i64) {
+        let first = self.controls.iter().all(|machine| machine.server.is_none());
+        for machine in &mut self.controls {
+            machine.server = Some(ahead);
+        }
+        if first {
+            self.after(ASK_TIME_MS, Event::AskTime);
+        }
+    }
+
+    pub(super) fn ask_time(&mut self) {
+        let now = self.now;
+        for id in self.coordinators.keys().copied().collect::<Vec<_>>() {
+            let machine = &self.controls[self.coordinators[&id].machine];
+            if let Some(word) = machine.time_service(now) {
+                self.feed(id, Input::TimeService(word));
+            }
+        }
+        self.after(ASK_TIME_MS, Event::AskTime);
     }
 
     /// The machine whose process leads, or was the last to.
@@ -151,6 +193,7 @@ impl World {
             clock: Thresholds::default(),
             classes: Arc::new(Classes::built_in()),
             members: self.coordinators[&id].clocks.clone(),
+            time_service: self.controls[machine].time_service(self.now),
             yielded: self.coordinators[&id].yielded,
         };
         let (now, reign) = (self.leader_now(id), self.fresh_id());
