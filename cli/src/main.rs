@@ -88,6 +88,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Resource(what) => commands::fleet::resource(&what),
         Command::Token(what) => commands::token::token(&what),
         Command::Cluster(what) => commands::cluster::cluster(&what),
+        Command::Clock(options) => commands::clock::clock(&options),
         Command::Why(options) => commands::why::why(&options),
         Command::Backup(options) => commands::backup::backup(&options),
         Command::Restore(options) => commands::backup::restore(&options),

@@ -4,6 +4,7 @@
 //! every id is text with its prefix, `run-12`.
 
 mod classes;
+mod clock;
 mod cluster;
 mod expectation;
 mod join;
@@ -23,6 +24,7 @@ use crate::{
 };
 
 pub use classes::*;
+pub use clock::*;
 pub use cluster::*;
 pub use expectation::*;
 pub use join::*;
@@ -460,8 +462,10 @@ pub struct Status {
     #[serde(with = "IdOrNull::<Epoch>")]
     pub epoch: Option<Epoch>,
     /// `trusted`; `no_reference` where too few control machines and agents are there to compare
-    /// with; `warned` where it differs from theirs; `held` after a step, where they contradict it,
-    /// or where they have not spoken yet since the machine was started: then nothing fires.
+    /// with, and no time service keeps it; `warned` where it differs from theirs, or its time service
+    /// says so; `held` after a step, where they contradict it, or its time service does and nobody
+    /// else has a say, or where they have not spoken yet since the machine was started: then nothing
+    /// fires.
     pub clock: String,
     /// How long the clock is held yet, after a step or a start of the machine.
     pub clock_held_ms: Option<i64>,

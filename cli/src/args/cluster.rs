@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use protocol::{AgentName, ClusterId};
 
 use super::Asking;
@@ -56,4 +56,14 @@ pub(crate) enum Cluster {
         #[command(flatten)]
         asking: Asking,
     },
+}
+
+/// How far each clock is ahead of that of the coordinator that leads, and how its own machine keeps it.
+#[derive(Args, Debug)]
+pub(crate) struct Clock {
+    /// So many clocks, those that are furthest off [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) limit: Option<u32>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
 }

@@ -120,6 +120,8 @@ pub(crate) enum Command {
     /// Look at the control group, and change who is in it
     #[command(subcommand)]
     Cluster(Cluster),
+    /// Hold the clocks of control machines and hosts against each other, the worst first
+    Clock(Clock),
     /// Show when an expression, a job or a manifest fires, and say what it means
     Next(Next),
     /// Make manifests of crontabs, CronJobs, xxl-job or Quartz

@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod ca;
 pub(crate) mod classes;
+pub(crate) mod clock;
 pub(crate) mod cluster;
 pub(crate) mod describe;
 pub(crate) mod fleet;

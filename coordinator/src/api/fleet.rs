@@ -340,15 +340,20 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, ApiEr
         .map_err(|error| ApiError::asking("asking for the coordinator's status", &error))
 }
 
-fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status {
-    let set = core.working_set();
-    let verdict = core.clock_verdict(now);
-    let (clock, clock_says) = match verdict {
+/// A verdict of the clock gate, and why it is not the best.
+pub(super) fn clock_words(verdict: Verdict) -> (&'static str, Option<String>) {
+    match verdict {
         Verdict::Trusted => ("trusted", None),
         Verdict::NoReference => ("no_reference", None),
         Verdict::Warned(difference) => ("warned", Some(format!("it is {difference}"))),
         Verdict::Held(doubt) => ("held", Some(format!("it {doubt}"))),
-    };
+    }
+}
+
+fn judge(core: &Core, now: Now, node: String, agents_address: String) -> Status {
+    let set = core.working_set();
+    let verdict = core.clock_verdict(now);
+    let (clock, clock_says) = clock_words(verdict);
     let clock_held_ms = match verdict {
         Verdict::Held(Doubt::Stepped { remaining } | Doubt::Unheard { remaining }) => {
             Some(remaining.0)

@@ -12,6 +12,7 @@
 
 mod asker;
 mod classes;
+mod clock;
 mod cluster;
 mod describe;
 mod error;

@@ -12,7 +12,8 @@ use serde_json::json;
 use super::describe::{About, Answer, By, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
 use super::{
-    Api, classes, cluster, fleet, health, jobs, join, metrics, output, resources, runs, tokens,
+    Api, classes, clock, cluster, fleet, health, jobs, join, metrics, output, resources, runs,
+    tokens,
 };
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
@@ -461,6 +462,16 @@ fn about_itself(routes: Routes) -> Routes {
                 "status",
                 Scope::Common,
                 "The coordinator that answers, and what it looks after.",
+            ),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/clock",
+            clock::clocks,
+            shows(
+                "clocks",
+                Scope::Everything,
+                "The clocks of control machines and hosts, those furthest off first.",
             ),
         )
         .serve(
