@@ -47,7 +47,9 @@ test-simulation: ## Simulate a thousand seeds, a week, and ten thousand jobs in 
 # Emulation is slow: what it could only time out on is left to the machine itself.
 GUEST_TESTS = trees:: limits:: launches:: supervisor:: crowd::a_thousand
 
-test-guest: ## Run the supervisor's tests under cgroup v2 in a virtual machine (root)
+test-guest: ## Run the supervisor's tests under cgroup v2 in a virtual machine, and one that sets its clock (root)
+	GUEST_ENV=MATINS_MAY_SET_THE_CLOCK=1 tests/guest/run "$$(cargo test -p probes --test steps --no-run --message-format=json \
+		| sed -n 's/.*"executable":"\([^"]*\/steps-[^"]*\)".*/\1/p')" --nocapture
 	tests/guest/run "$$(cargo test -p agent --test processes --no-run --message-format=json \
 		| sed -n 's/.*"executable":"\([^"]*\/processes-[^"]*\)".*/\1/p')" $(GUEST_TESTS)
 

@@ -10,7 +10,7 @@ mod machines;
 
 use machines::{
     cables, chance, client, control, evidence, faketime, fires, grounds, leftovers, misfortune,
-    person, rng, site, usage, writers,
+    person, rng, site, timekeeping, usage, writers,
 };
 
 mod clocks;
@@ -26,5 +26,6 @@ mod restarts;
 mod room;
 mod smoke;
 mod stalls;
+mod time_service;
 mod used;
 mod versions;

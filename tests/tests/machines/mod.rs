@@ -22,5 +22,6 @@ pub(crate) mod person;
 #[allow(unreachable_pub)]
 pub(crate) mod rng;
 pub(crate) mod site;
+pub(crate) mod timekeeping;
 pub(crate) mod usage;
 pub(crate) mod writers;

@@ -26,6 +26,7 @@ pub enum Direction {
     Down,
 }
 
+#[allow(clippy::large_enum_variant)] // few are on their way at once
 #[derive(Clone, Debug)]
 pub enum Frame {
     Hello,
