@@ -17,8 +17,8 @@ pub(crate) struct Hardware {
     pub(crate) machine: Machine,
 }
 
-/// This machine, by what its kernel and its time service tell. No device is asked, and nothing is
-/// written.
+/// This machine, by what its kernel, its drives, the tools of their controllers and its time service tell.
+/// Nothing is written. Another machine, by copies of its files, which alone are read then.
 #[derive(Args, Debug)]
 pub(crate) struct Machine {
     /// A directory with copies of /proc and /sys, to look there instead

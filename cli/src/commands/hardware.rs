@@ -131,7 +131,7 @@ fn for_people(report: &Report, room: Room) -> String {
             format!("{kind} {id}")
         };
         lines.push(format!("{name}: {}", in_tone(item.health.as_str())));
-        for said in [printable(&item.reason), facts(item)] {
+        for said in [printable(&item.reason), writes(item), facts(item)] {
             let said = wrap_prose(&said, width - 2);
             lines.extend(said.iter().map(|line| format!("  {line}")));
         }
@@ -150,12 +150,35 @@ fn for_people(report: &Report, room: Room) -> String {
     lines.join("\n") + "\n"
 }
 
+const HONESTY: &str = "write_honesty";
+const EVIDENCE: &str = "write_evidence";
+
+/// What is to be thought of its word that a write is durable, and why: a sentence of its own.
+fn writes(item: &Item) -> String {
+    let entries = item.facts.entries();
+    let known = |wanted: &str| {
+        let found = entries.iter().find(|(name, _)| *name == wanted);
+        found.and_then(|(_, fact)| fact.known())
+    };
+    let Some(honesty) = known(HONESTY).and_then(Value::as_str) else {
+        return String::new();
+    };
+    let evidence = known(EVIDENCE).and_then(Value::as_array);
+    let evidence = evidence.map_or(&[][..], Vec::as_slice);
+    let evidence: Vec<String> = evidence
+        .iter()
+        .filter_map(|sentence| Some(printable(sentence.as_str()?)))
+        .collect();
+    format!("durable writes: {honesty}: {}", evidence.join("; "))
+}
+
 /// What is known, and how much is not.
 fn facts(item: &Item) -> String {
     let mut known = Vec::new();
     let mut unknown = 0;
     for (name, fact) in item.facts.entries() {
         match fact {
+            _ if name == HONESTY || name == EVIDENCE => {}
             Fact::Known(value) => known.push(said(name, &value)),
             Fact::Unknown(_) => unknown += 1,
             Fact::NotApplicable => {}
@@ -173,12 +196,29 @@ fn said(name: &str, value: &Value) -> String {
         Value::String(text) => printable(text),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
+        Value::Array(values) => {
+            let texts = values.iter().map(|value| match value {
+                Value::String(text) => printable(text),
+                other => other.to_string(),
+            });
+            texts.collect::<Vec<_>>().join(" and ")
+        }
         other => other.to_string(),
     };
     if let (Some(name), Some(bytes)) = (name.strip_suffix("_bytes"), value.as_u64()) {
         return format!("{} {}", plain(name), size(bytes));
     }
-    for (end, unit) in [("_percent", " %"), ("_c", " °C"), ("_s", " s")] {
+    // The longer first: the end of one may be the whole of another.
+    const UNITS: [(&str, &str); 7] = [
+        ("_mbit_per_s", " Mbit/s"),
+        ("_mt_per_s", " MT/s"),
+        ("_percent", " %"),
+        ("_us", " µs"),
+        ("_c", " °C"),
+        ("_s", " s"),
+        ("_w", " W"),
+    ];
+    for (end, unit) in UNITS {
         if let Some(name) = name.strip_suffix(end) {
             return format!("{} {text}{unit}", plain(name));
         }
@@ -219,6 +259,42 @@ mod tests {
             "array md0: degraded\n  1 of 2 members, failed: sdb2\n  level raid1, members required 2, \
              members active 1, members failed 1, spares 0,\n  action idle, device /dev/md0, 1 fact unknown\n"
         );
+    }
+
+    #[test]
+    fn facts_have_the_unit_of_their_name() {
+        for (name, value, expected) in [
+            (
+                "speed_mbit_per_s",
+                Value::from(10_000),
+                "speed 10000 Mbit/s",
+            ),
+            ("flush_mean_us", Value::from(109.0), "flush mean 109.0 µs"),
+            ("bound_s", Value::from(0.5), "bound 0.5 s"),
+            ("power_max_w", Value::from(800), "power max 800 W"),
+            ("size_bytes", Value::from(2048), "size 2.0 KiB"),
+            (
+                "drives",
+                Value::from(vec!["/dev/sda", "/dev/sdb"]),
+                "drives /dev/sda and /dev/sdb",
+            ),
+        ] {
+            assert_eq!(said(name, &value), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_thought_of_writes_stands_apart() {
+        let text = "Smart Array P440ar in Slot 0 (Embedded)\n   Controller Status: OK\n   \
+                    Drive Write Cache: Enabled\n   Cache Status: OK\n\n   Array: A\n      Status: OK\n\n      \
+                    Logical Drive: 1\n         Size: 279.4 GB\n         Fault Tolerance: 1\n         \
+                    Status: OK\n         Caching:  Enabled\n";
+        let shown = for_people(&Tool::Ssacli.parse(text.as_bytes()), Room::Columns80);
+        assert!(
+            shown.contains("durable writes: unsafe: the disks behind"),
+            "{shown}"
+        );
+        assert!(!shown.contains("write evidence"), "{shown}");
     }
 
     #[test]
