@@ -51,8 +51,15 @@ impl Mount {
             || self.kind.starts_with("fuse.") && !self.device.starts_with("/dev/")
     }
 
-    /// Whether it holds files that somebody stores, and no view of the kernel's.
+    /// Whether it holds files that somebody stores, and no view of the kernel's. Images that are mounted to
+    /// be read, as package managers do by the dozen, are none.
     fn holds_files(&self) -> bool {
+        if matches!(
+            self.kind.as_str(),
+            "squashfs" | "erofs" | "iso9660" | "cramfs"
+        ) {
+            return false;
+        }
         self.is_networked()
             || self.device.starts_with("/dev/")
             || matches!(
@@ -181,6 +188,8 @@ fn judge(mount: &Mount) -> Judgement {
             Health::Failed,
             "mounted to be written, and read-only now: mostly after an error of its disk",
         );
+    } else if !mount.says_whether_writable() {
+        judgement.say(Health::Unknown, "whether it may be written is not told");
     } else if mount.is_read_only() {
         judgement.say(Health::Ok, "mounted read-only");
     } else {
@@ -267,6 +276,8 @@ mod tests {
             ("rw", "ro", Health::Failed, true),
             ("rw", "rw,shutdown", Health::Failed, false),
             ("rw", "rw,barrier=0", Health::Degraded, false),
+            ("rw", "r?", Health::Unknown, false),
+            ("", "rw", Health::Unknown, false),
         ] {
             let text = format!("27 1 8:0 / / {options} - ext4 /dev/sda {of_super}\n");
             let report = read(&text, DISKS, None);

@@ -243,7 +243,11 @@ pub fn settle(report: &mut Report) {
             Facts::Volume(facts) => Some((
                 item.id.clone(),
                 facts.device.known().cloned(),
-                volume_of(facts, controller_of(report, &item.id)),
+                volume_of(
+                    facts,
+                    controller_of(report, &item.id),
+                    has_bad_battery(report, &item.id),
+                ),
             )),
             _ => None,
         })
@@ -322,13 +326,34 @@ fn controller_of<'a>(report: &'a Report, volume: &str) -> Option<&'a ControllerF
     })
 }
 
-fn volume_of(facts: &ArrayFacts, controller: Option<&ControllerFacts>) -> Volume {
+/// Whether a battery of the volume's controller is known to be bad, whoever told so.
+fn has_bad_battery(report: &Report, volume: &str) -> bool {
+    let controller = |id: &str| id.split('/').next().map(str::to_owned);
+    let of_it = |item: &&Item| {
+        matches!(item.facts, Facts::Battery(_)) && controller(&item.id) == controller(volume)
+    };
+    report
+        .items
+        .iter()
+        .filter(of_it)
+        .any(|item| item.health.is_bad())
+}
+
+fn volume_of(
+    facts: &ArrayFacts,
+    controller: Option<&ControllerFacts>,
+    has_bad_battery: bool,
+) -> Volume {
     let told = |fact: fn(&ControllerFacts) -> &Fact<bool>| {
         controller.and_then(|facts| fact(facts).known().copied())
     };
     Volume {
         cache_policy: facts.cache_policy.known().copied(),
-        cache_protected: facts.cache_protected.known().copied(),
+        cache_protected: if has_bad_battery {
+            Some(false)
+        } else {
+            facts.cache_protected.known().copied()
+        },
         without_battery: told(|facts| &facts.write_back_without_battery),
         drive_cache: told(|facts| &facts.drive_write_cache),
     }

@@ -8,9 +8,9 @@ use crate::report::{Health, Item, Report};
 
 /// Adds to `report` what others told, each thing once.
 ///
-/// A disk and an array are the same by their names. Controllers are numbered by their tools and placed on
-/// the bus by the kernel, which nothing connects: where a tool told of those that `driver` serves, the
-/// kernel's mention of them is left out.
+/// Things of one kind are the same by their names; a tool that was asked several questions names one several
+/// times. Controllers are numbered by their tools and placed on the bus by the kernel, which nothing
+/// connects: where a tool told of those that `driver` serves, the kernel's mention of them is left out.
 pub fn join(report: &mut Report, told: Report, driver: Option<&str>) {
     let is_controller = |item: &Item| matches!(item.facts, Facts::Controller(_));
     if let Some(driver) = driver.filter(|_| told.items.iter().any(is_controller)) {
@@ -24,9 +24,7 @@ pub fn join(report: &mut Report, told: Report, driver: Option<&str>) {
         }
         let name = name_of(&item).to_owned();
         let same = report.items.iter_mut().find(|known| {
-            known.facts.kind() == item.facts.kind()
-                && matches!(known.facts, Facts::Drive(_) | Facts::Array(_))
-                && name_of(known) == name
+            known.facts.kind() == item.facts.kind() && is_named(known) && name_of(known) == name
         });
         match same {
             Some(known) => learn(known, item),
@@ -34,6 +32,18 @@ pub fn join(report: &mut Report, told: Report, driver: Option<&str>) {
         }
     }
     report.problems.extend(told.problems);
+}
+
+/// Sensors and sources may have one name and be several.
+fn is_named(item: &Item) -> bool {
+    matches!(
+        item.facts,
+        Facts::Drive(_)
+            | Facts::Array(_)
+            | Facts::Volume(_)
+            | Facts::Battery(_)
+            | Facts::Controller(_)
+    )
 }
 
 fn driver_of(item: &Item) -> Option<&str> {
@@ -54,7 +64,11 @@ fn name_of(item: &Item) -> &str {
 fn learn(known: &mut Item, told: Item) {
     match (&mut known.facts, &told.facts) {
         (Facts::Drive(known), Facts::Drive(told)) => known.learn_from(told),
-        (Facts::Array(known), Facts::Array(told)) => known.learn_from(told),
+        (Facts::Array(known), Facts::Array(told)) | (Facts::Volume(known), Facts::Volume(told)) => {
+            known.learn_from(told);
+        }
+        (Facts::Battery(known), Facts::Battery(told)) => known.learn_from(told),
+        (Facts::Controller(known), Facts::Controller(told)) => known.learn_from(told),
         _ => return,
     }
     if known.health.is_bad() && told.health.is_bad() && known.reason != told.reason {

@@ -21,12 +21,20 @@ pub fn read_nics(root: &Root) -> Report {
         report.problem(NICS, "it cannot be read");
         return report;
     };
+    let bonded: BTreeSet<String> = names
+        .iter()
+        .flat_map(|name| members_of(root, &format!("{NICS}/{name}")))
+        .collect();
     for name in names {
         let directory = format!("{NICS}/{name}");
         if root.has(&format!("{directory}/bonding")) {
             report.items.push(read_bond(root, &name, &directory));
         } else if root.has(&format!("{directory}/device")) {
-            report.items.push(read_link(root, &name, &directory));
+            let is_bonded =
+                bonded.contains(&name) || root.has(&format!("{directory}/bonding_slave"));
+            report
+                .items
+                .push(read_link(root, &name, &directory, is_bonded));
         }
     }
     report
@@ -50,7 +58,7 @@ fn read_common(root: &Root, directory: &str) -> NicFacts {
         Some(speed) => speed.into(),
         None => Fact::Unknown("its driver does not tell a speed now".into()),
     };
-    let duplex = line("duplex").filter(|word| matches!(word.as_str(), "full" | "half"));
+    let duplex = line("duplex").filter(|word| word != "unknown");
     facts.duplex.learn(duplex);
     let errors = |file: &str| root.number(&format!("{directory}/statistics/{file}"));
     facts.receive_errors.learn(errors("rx_errors"));
@@ -58,7 +66,7 @@ fn read_common(root: &Root, directory: &str) -> NicFacts {
     facts
 }
 
-fn read_link(root: &Root, name: &str, directory: &str) -> Item {
+fn read_link(root: &Root, name: &str, directory: &str, is_bonded: bool) -> Item {
     let mut facts = read_common(root, directory);
     let driver = root.link(&format!("{directory}/device/driver"));
     facts
@@ -68,12 +76,14 @@ fn read_link(root: &Root, name: &str, directory: &str) -> Item {
     facts.members = Fact::NotApplicable;
     facts.members_active = Fact::NotApplicable;
     let mut judgement = judge(&facts);
-    let bonded = root.line(&format!("{directory}/bonding_slave/mii_status"));
-    match bonded.as_deref() {
+    let status = root.line(&format!("{directory}/bonding_slave/mii_status"));
+    match status.as_deref() {
+        Some("up") => {}
         Some("down" | "back") => judgement.say(Health::Failed, "its bond takes it for down"),
         Some("fail" | "going down") => {
             judgement.say(Health::Degraded, "its bond is about to give it up");
         }
+        _ if is_bonded => judgement.say(Health::Unknown, "how its bond finds it is not told"),
         _ => {}
     }
     judgement.item(name, Facts::Nic(facts))
@@ -91,13 +101,25 @@ fn judge(facts: &NicFacts) -> Judgement {
         Fact::Unknown(why) => judgement.say(Health::Unknown, why.as_ref()),
         Fact::NotApplicable => {}
     }
-    if facts.duplex.known().map(String::as_str) == Some("half") {
-        judgement.say(
+    match facts.duplex.known().map(String::as_str) {
+        None | Some("full") => {}
+        Some("half") => judgement.say(
             Health::Degraded,
             "half duplex: both ends did not agree how to speak",
-        );
+        ),
+        Some(other) => judgement.say(
+            Health::Unknown,
+            format!("duplex {other:?} is no word known here"),
+        ),
     }
     judgement
+}
+
+/// Links that are bound together in one; none where it is no bond.
+fn members_of(root: &Root, directory: &str) -> BTreeSet<String> {
+    let listed = root.line(&format!("{directory}/bonding/slaves"));
+    let listed = listed.unwrap_or_default();
+    listed.split_whitespace().map(str::to_owned).collect()
 }
 
 fn read_bond(root: &Root, name: &str, directory: &str) -> Item {
@@ -108,11 +130,7 @@ fn read_bond(root: &Root, name: &str, directory: &str) -> Item {
     facts
         .mode
         .learn(line("mode").and_then(|mode| mode.split(' ').next().map(str::to_owned)));
-    let members: BTreeSet<String> = line("slaves")
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect();
+    let members = members_of(root, directory);
     let status = |member: &String| root.line(&format!("{NICS}/{member}/bonding_slave/mii_status"));
     let is_up = |member: &&String| status(member).as_deref() == Some("up");
     let untold = members.iter().find(|member| status(member).is_none());

@@ -89,7 +89,13 @@ pub fn read_system(root: &Root) -> Report {
 
 fn judge(facts: &SystemFacts) -> Judgement {
     let mut judgement = Judgement::default();
-    judgement.say(Health::Ok, "it runs");
+    let said = match (facts.r#virtual.known(), facts.hypervisor.known()) {
+        (Some(true), Some(hypervisor)) => format!("a virtual machine of {hypervisor}"),
+        (Some(true), None) => "a virtual machine".to_owned(),
+        (Some(false), _) => "no hypervisor is seen".to_owned(),
+        (None, _) => "it runs".to_owned(),
+    };
+    judgement.say(Health::Ok, said);
     if facts.rtc_local.known() == Some(&true) {
         judgement.say(
             Health::Degraded,

@@ -267,7 +267,11 @@ pub const FACTS: &[FactSpec] = &[
         "what is to be thought of the clock",
     ),
     number("clock.bound_us", "how wrong the clock can be at most"),
-    word("host.health", HEALTHS, "the worst of all that is judged"),
+    word(
+        "host.health",
+        HEALTHS,
+        "the worst of all that is judged, the clock left out",
+    ),
     truth("host.virtual", "whether it is a virtual machine"),
     text("host.hypervisor", "what runs the virtual machine"),
     text("host.kernel", "release of the kernel"),

@@ -78,10 +78,23 @@ fn facts_of(report: &Report, path: &str, measured: Option<&HostFacts>) -> HostFa
     learn_storage(&mut facts, report);
     learn_supplies(&mut facts, report);
     learn_nic(&mut facts, report);
-    let health = report.worst().as_str().to_owned();
+    let health = worst(report).as_str().to_owned();
     facts.know("host.health", Value::Text(health));
     learn_measured(&mut facts, measured);
     facts
+}
+
+/// The worst of the machine. Its clock is left out: that has facts of its own, and a wrong one is no reason to
+/// take a machine for broken.
+fn worst(report: &Report) -> Health {
+    let is_clock = |item: &Item| matches!(item.facts, Facts::Clock(_) | Facts::Source(_));
+    let healths = report
+        .items
+        .iter()
+        .filter(|item| !is_clock(item))
+        .map(|item| item.health);
+    let unread = (!report.problems.is_empty()).then_some(Health::Unknown);
+    healths.chain(unread).max().unwrap_or(Health::Unknown)
 }
 
 fn learn_system(facts: &mut HostFacts, system: &SystemFacts) {
@@ -322,6 +335,29 @@ mod tests {
             );
             assert_eq!(facts.text("storage.health"), Some(health), "{action}");
         }
+    }
+
+    #[test]
+    fn a_clock_is_judged_by_facts_of_its_own() {
+        let tracking = "Reference ID : 00000000 ()\nStratum : 0\nRef time (UTC) : Thu Jan 01 00:00:00 1970\n\
+            System time : 0.0 seconds slow of NTP time\nRoot delay : 1.0 seconds\n\
+            Root dispersion : 1.0 seconds\nUpdate interval : 0.0 seconds\nLeap status : Not synchronised\n";
+        let mut report = hardware::Tool::ChronyTracking.parse(tracking.as_bytes());
+        assert_eq!(report.worst(), Health::Failed, "{report:?}");
+        report.items.push(Item {
+            id: "memory".into(),
+            health: Health::Ok,
+            reason: String::new(),
+            facts: Facts::Memory(MemoryFacts::unknown("not told")),
+        });
+        let facts = facts_of(&report, "/", None);
+        assert_eq!(facts.text("clock.verdict"), Some("unsynchronised"));
+        assert_eq!(facts.text("host.health"), Some("ok"));
+        report.problem("a file", "not understood");
+        assert_eq!(
+            facts_of(&report, "/", None).text("host.health"),
+            Some("unknown")
+        );
     }
 
     #[test]

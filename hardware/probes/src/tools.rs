@@ -90,12 +90,16 @@ fn ask_one(ask: &Ask, places: &Places) -> Result<Report, String> {
         return Err(not_installed(ask.ways));
     };
     let mut text = Vec::new();
+    let mut first = Vec::new();
     let mut failed = None;
     for args in way.calls {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         match run(&program, &args, LIMITS) {
             // Their exit statuses mean many things; what they printed tells.
             Ok(output) if !output.stdout.is_empty() => {
+                if first.is_empty() {
+                    first.clone_from(&output.stdout);
+                }
                 text.extend(output.stdout);
                 text.push(b'\n');
             }
@@ -117,6 +121,9 @@ fn ask_one(ask: &Ask, places: &Places) -> Result<Report, String> {
         return Err(failed.unwrap_or_else(|| "nothing was asked".to_owned()));
     }
     let mut told = parse(way, &text);
+    if way.calls.len() > 1 {
+        forgive_refusals(&mut told, &parse(way, &first));
+    }
     if let Some(why) = failed {
         told.problem(way.programs[0], why);
     }
@@ -131,6 +138,14 @@ fn ask_one(ask: &Ask, places: &Places) -> Result<Report, String> {
         ));
     }
     Ok(told)
+}
+
+/// A controller without volumes, or with a capacitor for a battery, refuses to tell of what it does not have.
+/// Only what it refused at the first question, which each can answer, is a problem.
+fn forgive_refusals(told: &mut Report, first: &Report) {
+    told.problems.retain(|problem| {
+        !problem.r#where.starts_with("controller ") || first.problems.contains(problem)
+    });
 }
 
 fn parse(way: &Way, text: &[u8]) -> Report {

@@ -30,6 +30,16 @@ impl Mount {
         self.any(&["ro"])
     }
 
+    /// Whether it says at all if it may be written, both of the mount and of what is below.
+    pub fn says_whether_writable(&self) -> bool {
+        let says = |options: &[String]| {
+            options
+                .iter()
+                .any(|option| option == "ro" || option == "rw")
+        };
+        says(&self.options) && says(&self.options_of_super)
+    }
+
     /// Mounted to be written, while the file system below is read-only: nobody mounts it so.
     pub fn turned_read_only(&self) -> bool {
         let has = |options: &[String]| options.iter().any(|option| option == "ro");

@@ -216,6 +216,32 @@ fn a_file_system_is_no_better_than_its_worst_disk_and_its_mount() {
     }
 }
 
+/// One answer says that the cache is protected, the next that its battery wants replacing.
+#[test]
+fn a_bad_battery_is_heard_wherever_it_is_told() {
+    let volume = r#"{"Controllers": [{"Command Status": {"Controller": 0, "Status": "Success"}, "Response Data":
+        {"VD LIST": [{"DG/VD": "0/0", "TYPE": "RAID1", "State": "Optl", "Cache": "RWBD"}],
+         "BBU_Info": [{"Model": "BBU", "State": "Optimal"}]}}]}"#;
+    let battery = |state: &str| {
+        format!(
+            r#"{{"Controllers": [{{"Command Status": {{"Controller": 0, "Status": "Success"}},
+               "Response Data": {{"BBU_Info": [{{"Model": "BBU", "State": "{state}"}}]}}}}]}}"#
+        )
+    };
+    for (state, expected) in [("Optimal", Unknown), ("Failed", Unsafe)] {
+        let mut report = Report::default();
+        for text in [volume, &battery(state)] {
+            crate::join(&mut report, Tool::Storcli.parse(text.as_bytes()), None);
+        }
+        settle(&mut report);
+        assert_eq!(
+            honesties(&report),
+            [("c0/v0".to_owned(), Some(expected))],
+            "{state}: {report:?}"
+        );
+    }
+}
+
 /// Configurations that lose writes, as their tools print them.
 #[test]
 fn volumes_as_tools_tell_of_them() {

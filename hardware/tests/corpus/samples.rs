@@ -24,6 +24,7 @@ pub(crate) const SAMPLES: &[(&str, Tool, &str)] = &[
     ("chrony tracking", Tool::ChronyTracking, TRACKING),
     ("chrony sources", Tool::ChronySources, SOURCES),
     ("cpuinfo", Tool::CpuRoot, CPUINFO),
+    ("machine", Tool::CpuRoot, MACHINE),
 ];
 
 const MDSTAT: &str = "\
@@ -501,4 +502,18 @@ processor\t: 0
 model name\t: Sample CPU
 physical id\t: 0
 core id\t\t: 0
+";
+
+const MACHINE: &str = "\
+/sys/devices/system/cpu/present:0-1
+/sys/devices/system/cpu/online:0-1
+==> /proc/self/mountinfo <==
+1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+2 1 8:2 / /srv rw,relatime - ext4 /dev/sda2 ro
+/sys/class/net/bond0/bonding/slaves:eth0 eth1
+/sys/class/net/bond0/carrier:1
+/sys/class/net/eth0/bonding_slave/mii_status:up
+/sys/class/net/eth1/bonding_slave/mii_status:down
+/sys/class/net/eth1/device/vendor:0x8086
+/sys/class/net/eth1/carrier:1
 ";
