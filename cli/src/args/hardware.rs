@@ -18,12 +18,28 @@ pub(crate) struct Hardware {
 }
 
 /// This machine, by what its kernel, its drives, the tools of their controllers and its time service tell.
-/// Nothing is written. Another machine, by copies of its files, which alone are read then.
+/// Nothing is written unless it is measured. Another machine, by copies of its files, which alone are read
+/// then.
 #[derive(Args, Debug)]
 pub(crate) struct Machine {
     /// A directory with copies of /proc and /sys, to look there instead
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
+    /// Measure processors, memory and the disk as well, in half a minute; writes at most
+    /// 260 MiB and leaves no file
+    #[arg(long, conflicts_with = "root")]
+    pub(crate) probe: bool,
+    /// Where a disk is measured: the one that is to hold a ledger or the files of jobs
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/tmp",
+        requires = "probe"
+    )]
+    pub(crate) directory: PathBuf,
+    /// Measure processors that are busy, too
+    #[arg(long, requires = "probe")]
+    pub(crate) force: bool,
     /// How the answer is written
     #[arg(long, short, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use hardware::{BYTES_MAX, Fact, Item, Report, Root, Tool};
 use probes::Probes;
+use probes::measure::Scores;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{AboutHardware, Hardware, Machine};
@@ -15,20 +17,43 @@ use crate::output::{Format, Room};
 use crate::paint::in_tone;
 use crate::text::{LINE_WIDTH, count, printable, wrap_prose};
 
+mod scores;
+
 pub(crate) fn hardware(options: &Hardware) -> Result<(), Failure> {
     match &options.about {
         None => machine(&options.machine),
         Some(AboutHardware::Parse { kind, file, output }) => {
             let report = read_file(*kind, file)?;
-            print(&report, *output)
+            print(&Answer::of(report), *output)
         }
     }
 }
 
 fn machine(options: &Machine) -> Result<(), Failure> {
+    // Measured first: whoever looks closely leaves threads behind that Ctrl-C would end the process by.
+    let measure = || scores::measure_machine(&options.directory, options.force);
+    let scores = options.probe.then(measure).transpose()?;
     let probes = Probes::new(std::env::var_os("PATH").as_deref());
     let report = probes.look_closely(&Root::directory(&options.root), Path::new("/"));
-    print(&report, options.output)
+    print(&Answer { report, scores }, options.output)
+}
+
+/// The report, and beside it what was measured.
+#[derive(Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    report: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scores: Option<Scores>,
+}
+
+impl Answer {
+    fn of(report: Report) -> Answer {
+        Answer {
+            report,
+            scores: None,
+        }
+    }
 }
 
 fn read_file(kind: Tool, file: &Path) -> Result<Report, Failure> {
@@ -112,8 +137,12 @@ fn unpack(program: &str, packed: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-fn print(report: &Report, output: Format) -> Result<(), Failure> {
-    output.print(report, |room| for_people(report, room))
+fn print(answer: &Answer, output: Format) -> Result<(), Failure> {
+    output.print(answer, |room| {
+        let scores = answer.scores.as_ref();
+        let scores = scores.map(|scores| format!("\n{}", scores::for_people(scores, room)));
+        for_people(&answer.report, room) + &scores.unwrap_or_default()
+    })
 }
 
 /// A paragraph for each item: what it is and how it fares, why, and what is known of it.

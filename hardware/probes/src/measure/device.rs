@@ -73,7 +73,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// None where it is on no block device, as a file system in memory or of a network.
+    /// None where it is on no block device, as a file system in memory or of a network. A dead mount holds
+    /// this up.
     pub fn below(directory: &Path) -> Option<Device> {
         let number = directory.metadata().ok()?.dev();
         let (major, minor) = (major(number), minor(number));

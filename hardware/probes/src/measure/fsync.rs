@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::grade::{Grade, SLOW_SYNC_US};
 use super::histogram::Histogram;
 use super::place::{Place, noise, on_a_thread};
+use super::processors::{allowed, read_ticks, shares};
 use super::{Measured, Refusal, Skip};
 
 /// A write between two syncs: what etcd's log writes, and about what a batch of ours does.
@@ -49,6 +50,12 @@ pub struct FsyncLatency {
     pub device: Option<String>,
     /// How busy the device was meanwhile, in thousandths.
     pub device_busy_per_mille: Option<u32>,
+    /// Mean time of the device's own flushes meanwhile. Where it is far below the latency, the rest is the
+    /// file system's, or waiting for a processor.
+    pub device_flush_mean_us: Option<u64>,
+    /// How busy the processors were meanwhile, in thousandths: whoever is told of a sync's end must get one
+    /// first, so that the grade of a busy machine is worse than its disk's.
+    pub processors_busy_per_mille: Option<u32>,
 }
 
 /// What the hourly probe is told of the disk by whoever wants it. What is not known does not forbid it.
@@ -122,6 +129,7 @@ fn append(
     let mut noise = noise(WRITE_BYTES as usize);
     let mut latency = Histogram::default();
     let mut slow_syncs = 0;
+    let ticks = read_ticks().ok();
     let before = read();
     let begun = Instant::now();
     for write in 0..writes {
@@ -149,6 +157,8 @@ fn append(
     let counted = before
         .zip(read())
         .and_then(|(before, after)| after.since(&before));
+    let busy = || shares(&allowed().ok()?, &ticks?, &read_ticks().ok()?);
+    let busy = busy();
     let p99_us = latency.quantile_us(990).unwrap_or(0);
     Ok(FsyncLatency {
         p50_us: latency.quantile_us(500).unwrap_or(0),
@@ -162,6 +172,8 @@ fn append(
         device_written_bytes: counted.map(|counted| counted.written_bytes),
         device: place.device.as_ref().map(|device| device.name.clone()),
         device_busy_per_mille: counted.and_then(|counted| counted.busy_per_mille(elapsed_ms)),
+        device_flush_mean_us: counted.and_then(|counted| counted.flush_mean_us()),
+        processors_busy_per_mille: busy.map(|busy| busy.busy_per_mille),
         latency,
     })
 }

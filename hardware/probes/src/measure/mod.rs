@@ -168,7 +168,8 @@ pub struct Scores {
     pub wear: Option<Wear>,
 }
 
-/// Measures everything, the disk in `directory`, in less than a minute. `force` measures the processors
+/// Measures everything, the disk in `directory`, in less than a minute. What it needs of memory is large
+/// for as long; a process that must stay small asks a child to do it. `force` measures the processors
 /// also where they are busy; `tell` is called with what is being done.
 pub fn measure(
     directory: &Path,
