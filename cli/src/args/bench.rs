@@ -65,6 +65,14 @@ pub(crate) enum Bench {
     /// Many agents in one process, for the others
     #[command(hide = true)]
     Fleet(BenchFleet),
+    /// What `hardware --probe` measures, beside fio, sysbench, stress-ng and STREAM's triad
+    Hardware {
+        #[command(flatten)]
+        site: BenchSite,
+        /// How many pairs of each
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
+    },
     /// Next fires of usual schedules, and manifests parsed, on one core
     Next {
         /// How the answer is written

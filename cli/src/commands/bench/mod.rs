@@ -1,7 +1,7 @@
 //! `matins bench`: what this machine carries. Nothing here is a test; a figure is as good as the
 //! quiet around it.
 //!
-//! All but `next` run a Matins of their own ([`site`]): a real coordinator on a real disk, real
+//! All but `next` and `hardware` run a Matins of their own ([`site`]): a real coordinator on a real disk, real
 //! agents that speak QUIC with it. What they did is read from its ledger afterwards, so that
 //! measuring takes nothing from what is measured.
 
@@ -12,6 +12,7 @@ mod failover;
 mod fleet;
 mod group;
 mod handover;
+mod hardware;
 mod idle;
 mod keepalived;
 mod lateness;
@@ -59,6 +60,7 @@ pub(crate) fn bench(what: &Bench) -> Result<(), Failure> {
             seconds,
         } => connections::connections(site, *agents, *seconds),
         Bench::Fleet(options) => fleet::fleet(options),
+        Bench::Hardware { site, rounds } => hardware::hardware(site, *rounds),
         Bench::Next { output } => next::next(*output),
     }
 }
