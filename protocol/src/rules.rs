@@ -116,6 +116,10 @@ pub enum Rule {
     LeaseEndsByReceiptOrExpiry,
     /// 8: a shard goes only where all the labels are that it needs.
     LabelsMatched,
+    /// 9: a shard goes only to hosts of the class that it needs.
+    ClassMatched,
+    /// 9: no more of a host is set aside than it offers, and nothing of what nobody knows.
+    RoomSetAside,
     /// 8: of shards that wait for a place, those of higher priority go first.
     PriorityFirst,
     /// 8: a grant takes from a shared resource no more than is left of it.

@@ -109,16 +109,25 @@ fn count_down<K: Ord>(entry: Entry<'_, K, u32>, by: u32) {
 
 /// What is asked for, as the rules have it that are on.
 fn as_judged(ask: &Ask, rules: Rules) -> Cow<'_, Ask> {
-    if rules.on(Rule::LabelsMatched) {
+    let (class, labels, room) = (
+        rules.on(Rule::ClassMatched),
+        rules.on(Rule::LabelsMatched),
+        rules.on(Rule::RoomSetAside),
+    );
+    if class && labels && room {
         return Cow::Borrowed(ask);
     }
     let filter = Filter {
-        class: ask.filter.class.clone(),
-        labels: Vec::new(),
+        class: ask.filter.class.clone().filter(|_| class),
+        labels: if labels {
+            ask.filter.labels.clone()
+        } else {
+            Vec::new()
+        },
     };
     Cow::Owned(Ask {
         filter: Arc::new(filter),
-        takes: ask.takes,
+        takes: if room { ask.takes } else { Amounts::SLOT },
     })
 }
 

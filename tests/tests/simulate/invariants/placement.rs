@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use ledger::command::Command;
 use ledger::{Done, Outcome, Proposal, ShardState};
-use protocol::{ResourceName, RunId};
+use profiles::classes::Classes;
+use protocol::{AgentId, ResourceName, RunId};
 
 use crate::world::World;
 
@@ -39,6 +40,7 @@ fn judge_grant(world: &mut World, run_id: RunId, shard: u32) {
     let (Some(agent), Some(manifest)) = (set.agents.get(&lease.agent_id), manifest) else {
         return;
     };
+    let agent = agent.clone();
     let (name, labels) = (agent.name.clone(), agent.labels.clone());
     let cordoned = world.truth.cordoned.contains(&name);
     world.require(
@@ -64,6 +66,16 @@ fn judge_grant(world: &mut World, run_id: RunId, shard: u32) {
             )
         },
     );
+    if let Some(class) = &manifest.needs.class {
+        let is_in = Classes::built_in().of(&agent.facts).is_in(class);
+        world.require(
+            is_in,
+            "P7",
+            "a shard goes only to hosts of its class",
+            || format!("{run_id}/{shard} went to {}", name.as_str()),
+        );
+    }
+    judge_memory(world, lease.agent_id);
     for name in manifest.needs.uses.keys() {
         let Some(row) = world.truth.set.resources.get(name).cloned() else {
             continue;
@@ -75,6 +87,29 @@ fn judge_grant(world: &mut World, run_id: RunId, shard: u32) {
             || format!("{run_id}/{shard}: {row:?}"),
         );
     }
+}
+
+/// What the leases of a host ask for by their manifests is within what it has.
+fn judge_memory(world: &mut World, agent_id: AgentId) {
+    let set = &world.truth.set;
+    let on_it = set.shards.values().filter(|shard| {
+        let lease = shard.state.lease();
+        lease.is_some_and(|lease| lease.agent_id == agent_id)
+    });
+    let asked = on_it.filter_map(|shard| {
+        let manifest = world.truth.manifest_in_force(shard.run_id)?;
+        manifest.needs.memory_bytes
+    });
+    let asked: u64 = asked.sum();
+    let facts = set.agents.get(&agent_id).map(|agent| agent.facts.clone());
+    let has = facts.and_then(|facts| facts.number("memory.usable_bytes"));
+    let has = has.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+    world.require(
+        asked <= has,
+        "P7",
+        "no more memory of a host is set aside than it has",
+        || format!("{agent_id} has {has} bytes, and {asked} are asked for"),
+    );
 }
 
 /// What leases hold by their manifests is what the ledger counts.

@@ -5,6 +5,7 @@ use protocol::RunId;
 
 use super::{A, B, MINUTE, SECOND, sequences, works_for};
 use crate::invariants::p4_nothing_precious::heal;
+use crate::invariants::tables::text;
 use crate::world::people::{Job, cordon, put_resource, uncordon};
 use crate::world::{Held, Violation, World};
 
@@ -12,6 +13,8 @@ sequences! {
     cordon_holds breaks without CordonHolds;
     drained_while_out_of_reach breaks without DrainIsToldAgain;
     labels_matched breaks without LabelsMatched;
+    class_matched breaks without ClassMatched;
+    room_set_aside breaks without RoomSetAside;
     priority_first breaks without PriorityFirst;
     resource_bounded breaks without ResourcesBounded;
 }
@@ -86,6 +89,39 @@ fn labels_matched(world: &mut World) -> Held {
     world.put(&job)?;
     let run_id = world.run_now("a/works")?;
     world.until_state(run_id, RunState::Succeeded, 5 * MINUTE)?;
+    heal(world)
+}
+
+/// A job is for hosts of a class, and nobody knows what the hosts are.
+fn class_matched(world: &mut World) -> Held {
+    let mut job = Job::every_minute("a/nowhere").at("1 * * * *");
+    job.class = Some("memory");
+    goes_to_a_person(world, job, "not of class `memory`")
+}
+
+/// A job asks for memory, and nobody knows how much the hosts have.
+fn room_set_aside(world: &mut World) -> Held {
+    let mut job = Job::every_minute("a/nowhere").at("1 * * * *");
+    job.memory = Some("64MiB");
+    goes_to_a_person(world, job, "of which nobody knows the memory")
+}
+
+/// Nobody gets it, and a person is told why.
+fn goes_to_a_person(world: &mut World, mut job: Job, why: &str) -> Held {
+    world.begin(2)?;
+    job.start_deadline_s = Some(60);
+    world.put(&job)?;
+    world.run_for(4 * MINUTE)?;
+    let tables = world.tables();
+    let reason = text(&tables.rows("runs")[0], "reason").to_owned();
+    let (run_id, _) = world.truth.runs.iter().next().expect("it fired");
+    let asks = world.state_of(*run_id) == Some(RunState::NeedsConfirmation);
+    world.require(
+        asks && reason.contains(why),
+        "P7",
+        "what nobody can take goes to a person with the report",
+        || format!("asks: {asks}, reason {reason:?}"),
+    );
     heal(world)
 }
 

@@ -302,6 +302,9 @@ pub fn any_job(world: &mut World) -> Job {
         } else {
             Vec::new()
         },
+        // Which every host is of, whatever is known of it.
+        class: (overlap == "queue").then_some("general"),
+        memory: None,
         uses: rng.one_in(5).then(|| rng.between(1, 3) as u32),
         priority: rng.pick(&[50, 50, 0, 90]),
         purpose: format!("drawn {}", rng.between(0, 3)),

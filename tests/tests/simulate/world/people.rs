@@ -37,6 +37,8 @@ pub struct Job {
     pub takeover_s: u32,
     pub start_deadline_s: Option<u32>,
     pub labels: Vec<&'static str>,
+    pub class: Option<&'static str>,
+    pub memory: Option<&'static str>,
     /// Units of the resource `db`.
     pub uses: Option<u32>,
     pub priority: u8,
@@ -81,6 +83,8 @@ impl Job {
             takeover_s: 60,
             start_deadline_s: None,
             labels: Vec::new(),
+            class: None,
+            memory: None,
             uses: None,
             priority: 50,
             purpose: "to be simulated".to_owned(),
@@ -128,6 +132,12 @@ impl Job {
             "params": { "who": EVERYBODY },
             "run": { "exec": ["/bin/job", "{shard}/{shards}", "{params.who}"] },
         });
+        if let Some(class) = self.class {
+            manifest["needs"]["class"] = json!(class);
+        }
+        if let Some(memory) = self.memory {
+            manifest["needs"]["memory"] = json!(memory);
+        }
         if let Some(units) = self.uses {
             manifest["needs"]["uses"] = json!({ "db": units });
         }
