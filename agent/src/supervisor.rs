@@ -156,6 +156,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         place,
         door,
         look_around: Some(clock::now().boot + LOOK_AROUND),
+        memory_look: None,
         signals,
         timer,
         accept_after: None,

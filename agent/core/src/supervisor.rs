@@ -24,7 +24,7 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use protocol::attempt::{Exit, Limit};
+use protocol::attempt::{Counted, Exit, Limit, Usage};
 use protocol::message::Incarnation;
 use protocol::supervisor::{End, Event, Held, KillCause, Launch, Request, SpawnFault, Table};
 use protocol::{BootMs, DurationMs, Now, Rule, Rules, Token, WallMs};
@@ -84,14 +84,17 @@ pub struct SpawnError {
 
 /// What a main process and the children it waited for have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct MainUsage {
     pub cpu: DurationMs,
     /// Largest resident set of a single process.
     pub memory_bytes_peak: u64,
+    /// From and to disks.
+    pub read_bytes: u64,
+    pub write_bytes: u64,
 }
 
 /// What a look at an attempt's tree has found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// Processes that are alive, the main one included.
     pub alive: u32,
@@ -101,6 +104,10 @@ pub struct Tree {
     pub memory_bytes_peak: Option<u64>,
     /// The kernel killed something of the tree because memory was used up.
     pub out_of_memory: bool,
+    /// Most that it was seen to hold by looks now and then, where the kernel keeps no peak.
+    pub memory_bytes_seen: Option<u64>,
+    /// What else the kernel counts of the whole tree.
+    pub counted: Usage,
 }
 
 /// See the module's text.
@@ -275,7 +282,7 @@ impl Supervisor {
 
     /// The main process of this token was reaped. The shell hands this in before anything else
     /// that happened meanwhile: an exit that came before a kill is the job's own.
-    pub fn handle_main_exited(&mut self, token: Token, exit: Exit, usage: Usage, now: Now) {
+    pub fn handle_main_exited(&mut self, token: Token, exit: Exit, usage: MainUsage, now: Now) {
         let Some(attempt) = self.attempts.get_mut(&token) else {
             return;
         };
@@ -312,6 +319,10 @@ impl Supervisor {
         };
         let cause = attempt.ladder.as_ref().and_then(Ladder::cause);
         if tree.alive == 0 {
+            let seen = tree.memory_bytes_seen.unwrap_or(0);
+            let memory_bytes_peak = tree
+                .memory_bytes_peak
+                .unwrap_or(usage.memory_bytes_peak.max(seen));
             let end = End {
                 killed: cause,
                 exit: Some(*exit),
@@ -320,9 +331,9 @@ impl Supervisor {
                 started_at: Some(*started_at),
                 ended_at: *ended_at,
                 cpu: tree.cpu.unwrap_or(usage.cpu),
-                memory_bytes_peak: tree.memory_bytes_peak.unwrap_or(usage.memory_bytes_peak),
+                memory_bytes_peak,
                 out_of_memory: tree.out_of_memory,
-                usage: None,
+                usage: Some(Box::new(complete(tree, *usage))),
                 not_enforced: attempt.not_enforced.clone(),
                 leftovers: *leftovers,
             };
@@ -541,5 +552,26 @@ impl Supervisor {
             swept: self.identity.swept,
             attempts: self.attempts.iter().map(held).collect(),
         }
+    }
+}
+
+/// What the kernel has counted of the whole tree, and what is known of the main process and the
+/// children it waited for where it has not.
+fn complete(tree: Tree, main: MainUsage) -> Usage {
+    let mut partial = tree.counted.partial;
+    let mut note = |is_partial: bool, counted: Counted| {
+        if is_partial && !partial.contains(&counted) {
+            partial.push(counted);
+        }
+    };
+    note(tree.cpu.is_none(), Counted::Cpu);
+    note(tree.memory_bytes_peak.is_none(), Counted::Memory);
+    note(tree.counted.read_bytes.is_none(), Counted::Io);
+    partial.sort_unstable();
+    Usage {
+        read_bytes: tree.counted.read_bytes.max(Some(main.read_bytes)),
+        write_bytes: tree.counted.write_bytes.max(Some(main.write_bytes)),
+        partial,
+        ..tree.counted
     }
 }

@@ -18,15 +18,16 @@
 mod disks;
 mod group;
 mod hierarchy;
+mod io_counts;
 mod layout;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use protocol::attempt::{Limit, Limits};
+use protocol::attempt::{Counted, Limit, Limits, Usage};
 use protocol::{BootMs, DurationMs, Token};
 
 use super::processes::{self, Process, read_process};
@@ -52,6 +53,11 @@ pub(super) struct Cgroups {
     hierarchies: Vec<Hierarchy>,
     /// Where earlier supervisors of this directory had theirs and this one has none.
     former: Vec<Hierarchy>,
+    /// Majors of devices that hand on what they are asked to others.
+    stacked: BTreeSet<u32>,
+    /// Most memory that was seen of each attempt, where the kernel keeps no peak.
+    memory_seen: BTreeMap<Token, u64>,
+    keeps_no_peak: bool,
     /// Cgroups of ended attempts that the kernel would not remove yet.
     lingering: Vec<PathBuf>,
 }
@@ -77,6 +83,19 @@ pub(super) struct Used {
     pub(super) cpu: Option<DurationMs>,
     pub(super) memory_bytes_peak: Option<u64>,
     pub(super) out_of_memory: bool,
+    /// Most that was seen of it by looks now and then, where the kernel keeps no peak.
+    pub(super) memory_bytes_seen: Option<u64>,
+    pub(super) counted: Usage,
+}
+
+/// How much is asked about an attempt that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// Every attempt's CPU time and memory.
+    Brief,
+    /// Its IO and what it waited for, too. These are six more files, and say nothing of what was over at
+    /// once.
+    Whole,
 }
 
 impl Cgroups {
@@ -104,6 +123,9 @@ impl Cgroups {
         hierarchies.retain(Hierarchy::is_of_use);
         let former = find_former(&directory.join(PLACES), &name, &hierarchies);
         let cgroups = Cgroups {
+            stacked: io_counts::read_stacked(proc),
+            memory_seen: BTreeMap::new(),
+            keeps_no_peak: hierarchies.iter().any(Hierarchy::keeps_no_peak),
             proc: proc.to_owned(),
             name,
             former,
@@ -272,8 +294,12 @@ impl Cgroups {
     }
 
     /// What the attempt's tree has used, as far as it is counted.
-    pub(super) fn used(&self, token: Token) -> Used {
-        let mut used = Used::default();
+    pub(super) fn used(&self, token: Token, account: Account) -> Used {
+        let mut used = Used {
+            memory_bytes_seen: self.memory_seen.get(&token).copied(),
+            ..Used::default()
+        };
+        let whole = account == Account::Whole;
         for hierarchy in &self.hierarchies {
             let group = hierarchy.group(token);
             if hierarchy.does(Task::CpuTime) {
@@ -283,12 +309,56 @@ impl Cgroups {
                 used.memory_bytes_peak = group::memory_peak(&group, hierarchy.version);
                 used.out_of_memory = group::oom_kills(&group, hierarchy.version) > 0;
             }
+            if whole && hierarchy.does(Task::Memory) {
+                used.counted.memory_cache_bytes = group::memory_now(&group, hierarchy.version);
+            }
+            if whole && hierarchy.does(Task::Io) {
+                self.add_io(&mut used.counted, &group, hierarchy.version);
+            }
+            if whole && hierarchy.does(Task::Stalls) {
+                add_stalls(&mut used.counted, &group);
+            }
         }
         used
     }
 
+    /// Whether memory must be looked at while attempts run: version 2 before Linux 5.19 counts it
+    /// and keeps no peak.
+    pub(super) fn keeps_no_peak(&self) -> bool {
+        self.keeps_no_peak
+    }
+
+    /// Looks at the memory of these attempts, a small file for each.
+    pub(super) fn look_at_memory(&mut self, tokens: impl Iterator<Item = Token>) {
+        let memory = self.hierarchies.iter().find(|h| h.does(Task::Memory));
+        let Some(hierarchy) = memory else {
+            return;
+        };
+        for token in tokens {
+            let now = group::memory_now(&hierarchy.group(token), hierarchy.version);
+            let seen = self.memory_seen.entry(token).or_default();
+            *seen = now.unwrap_or(0).max(*seen);
+        }
+    }
+
+    fn add_io(&self, counted: &mut Usage, group: &Path, version: Version) {
+        // Without a cgroup here, which attempts have who ask for a weight, nothing was counted.
+        let Some(io) = io_counts::read(group, version, &self.stacked) else {
+            return;
+        };
+        counted.read_bytes = Some(io.read_bytes);
+        counted.write_bytes = Some(io.write_bytes);
+        counted.read_operations = Some(io.read_operations);
+        counted.write_operations = Some(io.write_operations);
+        // What goes to a disk by way of the cache is nobody's there.
+        if version == Version::V1 {
+            counted.partial.push(Counted::Io);
+        }
+    }
+
     /// Removes the cgroups of an attempt of which nothing is alive.
     pub(super) fn remove(&mut self, token: Token) {
+        self.memory_seen.remove(&token);
         for hierarchy in &self.hierarchies {
             let group = hierarchy.group(token);
             if remove(&group).is_err() {
@@ -310,6 +380,14 @@ impl Cgroups {
             hierarchy.leave();
         }
     }
+}
+
+fn add_stalls(counted: &mut Usage, group: &Path) {
+    let milliseconds = |file, line| Some(group::pressure_us(group, file, line)? / 1_000);
+    counted.stall_cpu_ms = milliseconds("cpu.pressure", "some");
+    counted.stall_memory_ms = milliseconds("memory.pressure", "some");
+    counted.stall_memory_full_ms = milliseconds("memory.pressure", "full");
+    counted.stall_io_ms = milliseconds("io.pressure", "some");
 }
 
 fn read_layout(proc: &Path) -> Vec<Mounted> {

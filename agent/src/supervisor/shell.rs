@@ -12,7 +12,7 @@ use nix::sys::signalfd::SignalFd;
 use protocol::supervisor::{Launch, Request, SpawnFault};
 use protocol::{BootMs, DurationMs, Token};
 
-use super::cgroups::Cgroups;
+use super::cgroups::{Account, Cgroups};
 use super::launching::{Launcher, Outcome, Work};
 use super::log_writer::LogWriter;
 use super::place::{Door, Place};
@@ -30,6 +30,12 @@ const ACCEPT_PAUSE: DurationMs = DurationMs(200);
 /// would not go do so now.
 pub(super) const LOOK_AROUND: DurationMs = DurationMs(5_000);
 
+/// How often memory is looked at where the kernel keeps no peak.
+const MEMORY_LOOK: DurationMs = DurationMs(1_000);
+
+/// How long an attempt must have taken for its IO and its stalls to be asked for.
+const WORTH_A_WHOLE_ACCOUNT: DurationMs = DurationMs(100);
+
 /// How long a stopping supervisor waits for the agent to take its last words, and for its
 /// attempts' directories to go.
 const LAST_WORDS_MS: u16 = 1_000;
@@ -46,6 +52,8 @@ pub(super) struct Shell {
     pub(super) door: Door,
     /// `None` where another supervisor has taken the place.
     pub(super) look_around: Option<BootMs>,
+    /// When memory is looked at next; `None` where the kernel keeps its peak, or nothing runs.
+    pub(super) memory_look: Option<BootMs>,
     pub(super) signals: SignalFd,
     pub(super) timer: BootTimer,
     pub(super) accept_after: Option<BootMs>,
@@ -90,6 +98,7 @@ impl Shell {
             self.flush();
             self.send_out_helpers();
             self.look_around();
+            self.look_at_memory();
         }
         self.say_last_words();
         self.wait_for_removal();
@@ -110,7 +119,8 @@ impl Shell {
             .chain(self.accept_after)
             .chain(self.trees.sightings.poll_timeout())
             .chain(self.log_writer.poll_timeout())
-            .chain(self.look_around);
+            .chain(self.look_around)
+            .chain(self.memory_look);
         self.timer.set(wake_at.min()).map_err(kernel("a timer"))?;
         let wanted = |line: &Line| {
             let mut wanted = PollFlags::POLLIN;
@@ -210,6 +220,17 @@ impl Shell {
                 tracing::error!(error, "no agent can find this supervisor");
             }
         }
+    }
+
+    /// Where the kernel keeps no peak: of what runs, once a second.
+    fn look_at_memory(&mut self) {
+        let now = clock::now().boot;
+        if self.memory_look.is_none_or(|at| at > now) {
+            return;
+        }
+        self.cgroups.look_at_memory(self.trees.running());
+        let runs = self.trees.running().next().is_some();
+        self.memory_look = runs.then_some(now + MEMORY_LOOK);
     }
 
     fn take_place_again(&mut self) -> Result<(), Error> {
@@ -449,6 +470,9 @@ impl Shell {
         match begun {
             Ok(pid) => {
                 self.trees.insert(token, pid, now.boot);
+                if self.memory_look.is_none() && self.cgroups.keeps_no_peak() {
+                    self.memory_look = Some(now.boot + MEMORY_LOOK);
+                }
                 tracing::debug!(%token, pid, "an attempt prepares itself");
             }
             Err(error) => self.tell_outcome(token, Err(error)),
@@ -476,10 +500,12 @@ impl Shell {
                         ..Tree::default()
                     };
                     if alive == 0 {
-                        let used = self.cgroups.used(token);
+                        let used = self.cgroups.used(token, self.account(token));
                         tree.cpu = used.cpu;
                         tree.memory_bytes_peak = used.memory_bytes_peak;
                         tree.out_of_memory = used.out_of_memory;
+                        tree.memory_bytes_seen = used.memory_bytes_seen;
+                        tree.counted = used.counted;
                     }
                     self.core.handle_tree(token, tree, clock::now());
                 }
@@ -489,6 +515,15 @@ impl Shell {
                     tracing::error!(%token, %error, "a process tree cannot be read");
                 }
             }
+        }
+    }
+
+    fn account(&self, token: Token) -> Account {
+        let age = self.trees.age(token, clock::now().boot);
+        if age.is_some_and(|age| age >= WORTH_A_WHOLE_ACCOUNT) {
+            Account::Whole
+        } else {
+            Account::Brief
         }
     }
 

@@ -17,6 +17,8 @@ const UNSENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Read at one go, so that a talkative agent does not keep deadlines waiting.
 const READ_BYTES: usize = 16 * 1024;
+/// Room that is kept for what is to be said.
+const KEPT_BYTES: usize = 4 * 1024;
 
 /// Binds the socket in a directory that only its owner may enter.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
@@ -135,6 +137,10 @@ impl Line {
             }
         };
         self.outgoing.drain(..written);
+        // A thousand ends in one instant are no reason to keep room for them for ever.
+        if self.outgoing.is_empty() {
+            self.outgoing.shrink_to(KEPT_BYTES);
+        }
         result
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use agent_core::supervisor::Usage;
+use agent_core::supervisor::MainUsage;
 use nix::libc::{self, c_uint};
 use nix::sys::signal::{SigSet, Signal};
 use protocol::DurationMs;
@@ -15,8 +15,11 @@ use protocol::attempt::Exit;
 pub(super) struct Reaped {
     pub(super) pid: i32,
     pub(super) exit: Exit,
-    pub(super) usage: Usage,
+    pub(super) usage: MainUsage,
 }
+
+/// What getrusage(2) counts IO in.
+const BLOCK_BYTES: u64 = 512;
 
 /// Reaps one ended child, if there is one.
 pub(super) fn reap() -> io::Result<Option<Reaped>> {
@@ -43,10 +46,12 @@ pub(super) fn reap() -> io::Result<Option<Reaped>> {
             Exit::Code(libc::WEXITSTATUS(status))
         };
         let milliseconds = |t: libc::timeval| t.tv_sec * 1000 + t.tv_usec / 1000;
-        let usage = Usage {
+        let usage = MainUsage {
             cpu: DurationMs(milliseconds(used.ru_utime) + milliseconds(used.ru_stime)),
             // The kernel counts in KiB.
             memory_bytes_peak: u64::try_from(used.ru_maxrss).unwrap_or(0) * 1024,
+            read_bytes: u64::try_from(used.ru_inblock).unwrap_or(0) * BLOCK_BYTES,
+            write_bytes: u64::try_from(used.ru_oublock).unwrap_or(0) * BLOCK_BYTES,
         };
         return Ok(Some(Reaped { pid, exit, usage }));
     }

@@ -21,7 +21,7 @@ use std::io;
 use std::path::PathBuf;
 
 use nix::sys::signal::Signal;
-use protocol::{BootMs, Token};
+use protocol::{BootMs, DurationMs, Token};
 
 use super::brand::{self, read_slack_ns};
 use super::cgroups::Cgroups;
@@ -124,6 +124,19 @@ impl Trees {
         {
             self.by_pid.remove(&main.pid);
         }
+    }
+
+    /// Those of which a main process is alive.
+    pub(super) fn running(&self) -> impl Iterator<Item = Token> + '_ {
+        let alive = self.mains.iter().filter(|(_, main)| main.alive);
+        alive.map(|(token, _)| *token)
+    }
+
+    /// How long ago its first process was forked.
+    pub(super) fn age(&self, token: Token, now: BootMs) -> Option<DurationMs> {
+        let started = self.mains.get(&token)?.started;
+        let started = i64::try_from(started).ok()?.saturating_mul(TICK_MS);
+        Some(now - BootMs(started))
     }
 
     /// Whose our children are that are no main processes. Read once for all attempts that are

@@ -10,6 +10,7 @@ mod limits;
 mod output;
 mod supervisor;
 mod trees;
+mod usage;
 
 /// Not a test: the body of the processes that the tests start (see [`harness`]).
 #[test]

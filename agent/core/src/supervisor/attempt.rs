@@ -4,7 +4,7 @@ use protocol::attempt::{Exit, Limit};
 use protocol::supervisor::End;
 use protocol::{BootMs, DurationMs, WallMs};
 
-use super::Usage;
+use super::MainUsage;
 use super::ladder::Ladder;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) enum Phase {
     Draining {
         started_at: WallMs,
         exit: Exit,
-        usage: Usage,
+        usage: MainUsage,
         ended_at: WallMs,
         leftovers: u32,
         look_at: BootMs,

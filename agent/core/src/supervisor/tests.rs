@@ -66,9 +66,11 @@ impl Machine {
     }
 
     fn exits(&mut self, exit: Exit) {
-        let usage = Usage {
+        let usage = MainUsage {
             cpu: DurationMs(5),
             memory_bytes_peak: 6,
+            read_bytes: 7,
+            write_bytes: 8,
         };
         self.supervisor
             .handle_main_exited(T, exit, usage, self.now());
@@ -101,6 +103,16 @@ impl Machine {
                 _ => None,
             })
             .unwrap_or_else(|| panic!("no end in {actions:?}"))
+    }
+}
+
+/// Of a tree that the kernel counts nothing of.
+fn of_main() -> Usage {
+    Usage {
+        read_bytes: Some(7),
+        write_bytes: Some(8),
+        partial: Counted::ALL.to_vec(),
+        ..Usage::default()
     }
 }
 
@@ -175,7 +187,7 @@ fn a_process_that_ends_by_itself_is_ended_when_its_tree_is_empty() {
         cpu: DurationMs(5),
         memory_bytes_peak: 6,
         out_of_memory: false,
-        usage: None,
+        usage: Some(Box::new(of_main())),
         not_enforced: Vec::new(),
         leftovers: 0,
     };
@@ -358,7 +370,7 @@ fn exits_that_are_handed_in_together_are_all_the_jobs_own() {
     for token in [T, second] {
         let exit = Exit::Code(0);
         m.supervisor
-            .handle_main_exited(token, exit, Usage::default(), m.now());
+            .handle_main_exited(token, exit, MainUsage::default(), m.now());
         // Whatever else the machine has to tell may come between two of them.
         m.supervisor.handle_spawned(Token(3), Ok(vec![]), m.now());
         m.supervisor.handle_output_drained(T);
@@ -598,12 +610,46 @@ fn the_whole_tree_is_told_where_the_host_counts_it_and_what_was_not_enforced() {
         cpu: Some(DurationMs(500)),
         memory_bytes_peak: Some(600),
         out_of_memory: true,
+        memory_bytes_seen: None,
+        counted: Usage {
+            read_bytes: Some(70),
+            write_bytes: Some(0),
+            stall_io_ms: Some(9),
+            ..Usage::default()
+        },
     };
     m.supervisor.handle_tree(T, tree, m.now());
     let end = m.end();
     assert_eq!((end.cpu, end.memory_bytes_peak), (DurationMs(500), 600));
     assert!(end.out_of_memory);
     assert_eq!(end.not_enforced, [Limit::Pids]);
+    let usage = Usage {
+        read_bytes: Some(70),
+        // The kernel writes what is in the cache when it likes; the process has asked for it.
+        write_bytes: Some(8),
+        stall_io_ms: Some(9),
+        ..Usage::default()
+    };
+    assert_eq!(end.usage, Some(Box::new(usage)));
+}
+
+#[test]
+fn what_is_known_of_a_part_of_the_tree_only_is_marked_so() {
+    for (seen, peak) in [(None, 6), (Some(3), 6), (Some(60), 60)] {
+        let mut m = spawning();
+        m.spawned(Ok(vec![]));
+        m.drained();
+        m.exits(Exit::Code(0));
+        m.actions();
+        let tree = Tree {
+            memory_bytes_seen: seen,
+            ..Tree::default()
+        };
+        m.supervisor.handle_tree(T, tree, m.now());
+        let end = m.end();
+        assert_eq!((end.cpu, end.memory_bytes_peak), (DurationMs(5), peak));
+        assert_eq!(end.usage, Some(Box::new(of_main())));
+    }
 }
 
 #[test]
@@ -686,7 +732,7 @@ fn obey(m: &mut Machine, world: &mut World) -> Result<(), TestCaseError> {
                     } else if main_died {
                         let exit = Exit::Signal(9);
                         m.supervisor
-                            .handle_main_exited(token, exit, Usage::default(), m.now());
+                            .handle_main_exited(token, exit, MainUsage::default(), m.now());
                     }
                 }
             }
@@ -759,7 +805,7 @@ fn check(rules: Rules, inputs: Vec<Input>) -> Result<(), TestCaseError> {
                     && let Some(tree) = world.trees.get_mut(&Token(token))
                     && std::mem::take(&mut tree.0)
                 {
-                    let usage = Usage::default();
+                    let usage = MainUsage::default();
                     m.supervisor
                         .handle_main_exited(Token(token), Exit::Code(0), usage, m.now());
                 }

@@ -26,7 +26,7 @@ pub(super) fn write(group: &Path, file: &str, value: &str) -> io::Result<()> {
     opened.write_all(value.as_bytes())
 }
 
-fn read(group: &Path, file: &str) -> Option<String> {
+pub(super) fn read(group: &Path, file: &str) -> Option<String> {
     fs::read_to_string(group.join(file)).ok()
 }
 
@@ -175,6 +175,25 @@ pub(super) fn memory_peak(group: &Path, version: Version) -> Option<u64> {
         Version::V2 => "memory.peak",
     };
     read(group, file)?.trim().parse().ok()
+}
+
+/// What is charged to the cgroup at this moment: when nothing in it is alive, page cache.
+pub(super) fn memory_now(group: &Path, version: Version) -> Option<u64> {
+    let file = match version {
+        Version::V1 => "memory.usage_in_bytes",
+        Version::V2 => "memory.current",
+    };
+    read(group, file)?.trim().parse().ok()
+}
+
+/// Microseconds since the cgroup was made, of the line `some` or `full`.
+pub(super) fn pressure_us(group: &Path, file: &str, line: &str) -> Option<u64> {
+    let text = read(group, file)?;
+    let rest = text.lines().find_map(|found| found.strip_prefix(line))?;
+    let total = rest
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("total="))?;
+    total.parse().ok()
 }
 
 /// How many processes of the cgroup the kernel has killed for want of memory, be it the

@@ -38,16 +38,22 @@ pub(super) enum Task {
     CpuTime,
     /// Where a disk heeds it.
     IoWeight,
+    /// Counts what is read from and written to disks.
+    Io,
+    /// Counts how long something waited. Version 2 alone does so.
+    Stalls,
 }
 
 /// By the names of controllers, of version 1 and of version 2 where they differ.
-const TASKS: [(&str, Task); 6] = [
+const TASKS: [(&str, Task); 8] = [
     ("memory", Task::Memory),
     ("pids", Task::Pids),
     ("cpu", Task::CpuWeight),
     ("cpuacct", Task::CpuTime),
     ("blkio", Task::IoWeight),
     ("io", Task::IoWeight),
+    ("blkio", Task::Io),
+    ("io", Task::Io),
 ];
 
 /// How everything in a cgroup is killed.
@@ -86,7 +92,9 @@ impl Hierarchy {
         let tasks: BTreeSet<Task> = TASKS
             .into_iter()
             .filter_map(|(name, task)| has(name).then_some(task))
-            .filter(|task| weighs_io || *task != Task::IoWeight)
+            // To count alone, a hierarchy of its own is too much: to make a cgroup in it and to remove it
+            // costs every attempt more than what it would tell.
+            .filter(|task| weighs_io || !matches!(task, Task::IoWeight | Task::Io))
             .collect();
         if mounted.version == Version::V1 && tasks.is_empty() && !has("freezer") {
             return Ok(None);
@@ -112,15 +120,19 @@ impl Hierarchy {
         hierarchy.hold = find_hold(&hierarchy.parent);
         if mounted.version == Version::V2 {
             let parent = hierarchy.parent.clone();
-            let enabled = hierarchy.enable_controllers(weighs_io);
+            let enabled = hierarchy.enable_controllers();
             enabled.map_err(|error| (parent.clone(), error))?;
             hierarchy.tasks = TASKS
                 .into_iter()
                 .filter_map(|(name, task)| hierarchy.enabled.contains(&name).then_some(task))
+                .filter(|task| weighs_io || *task != Task::IoWeight)
                 .collect();
             // Counted in every cgroup, without any controller.
             if parent.join("cpu.stat").exists() {
                 hierarchy.tasks.insert(Task::CpuTime);
+            }
+            if parent.join("io.pressure").exists() {
+                hierarchy.tasks.insert(Task::Stalls);
             }
         }
         Ok(Some(hierarchy))
@@ -134,12 +146,19 @@ impl Hierarchy {
         self.tasks.contains(&task)
     }
 
+    /// Whether memory is counted without its peak.
+    pub(super) fn keeps_no_peak(&self) -> bool {
+        let counts = self.version == Version::V2 && self.does(Task::Memory);
+        counts && !self.parent.join("memory.peak").exists()
+    }
+
     /// Whether an attempt needs a cgroup here. Where processes can be limited or disks be shared,
     /// and nothing else, only who asks for it does.
     pub(super) fn is_needed_for(&self, limits: &Limits) -> bool {
         let is_asked_for = |task: &Task| match task {
             Task::Pids => limits.pids.is_some(),
             Task::IoWeight => limits.io_weight.is_some(),
+            Task::Io | Task::Stalls => false,
             Task::Memory | Task::CpuWeight | Task::CpuTime => true,
         };
         self.hold.is_some() || self.tasks.iter().any(is_asked_for)
@@ -214,12 +233,11 @@ impl Hierarchy {
     /// Moves this supervisor out of the way and hands controllers of version 2 down to attempts.
     ///
     /// Version 2 lets a cgroup have processes or controllers for those below it, not both.
-    fn enable_controllers(&mut self, weighs_io: bool) -> io::Result<()> {
+    fn enable_controllers(&mut self) -> io::Result<()> {
         let available = group::words(&self.own, "cgroup.controllers")?;
         let wanted: Vec<&'static str> = ["memory", "pids", "cpu", "io"]
             .into_iter()
             .filter(|name| available.iter().any(|a| a == name))
-            .filter(|name| weighs_io || *name != "io")
             .collect();
         if wanted.is_empty() {
             return Ok(());

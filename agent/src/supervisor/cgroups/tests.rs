@@ -66,13 +66,14 @@ const LIMITS: Limits = Limits {
 fn version_2() -> Machine {
     let machine = Machine::new(&[("cgroup2", "rw", "cg")], "0::/unit\n");
     let name = machine.name();
-    machine.put("cg/unit/cgroup.controllers", "cpuset cpu memory pids\n");
+    machine.put("cg/unit/cgroup.controllers", "cpuset cpu io memory pids\n");
     machine.put("cg/unit/cgroup.type", "domain\n");
     machine.put("cg/unit/cgroup.subtree_control", "");
     machine.put(&format!("cg/unit/{name}/cgroup.subtree_control"), "");
     machine.put(&format!("cg/unit/{name}/supervisor/cgroup.procs"), "");
     machine.put(&format!("cg/unit/{name}/cgroup.kill"), "");
     machine.put(&format!("cg/unit/{name}/cpu.stat"), "usage_usec 0\n");
+    machine.put(&format!("cg/unit/{name}/io.pressure"), "");
     for (file, text) in [
         ("cgroup.procs", ""),
         ("cgroup.kill", ""),
@@ -84,6 +85,23 @@ fn version_2() -> Machine {
         (
             "memory.events",
             "low 0\nhigh 0\nmax 4\noom 2\noom_kill 1\noom_group_kill 1\n",
+        ),
+        ("memory.current", "4096\n"),
+        (
+            "io.stat",
+            "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0\n",
+        ),
+        (
+            "cpu.pressure",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=1999\n",
+        ),
+        (
+            "memory.pressure",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=999\n",
+        ),
+        (
+            "io.pressure",
+            "some avg10=9.99 avg60=0.00 avg300=0.00 total=2500999\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
         ),
         ("pids.max", "max\n"),
         ("cpu.weight", "100\n"),
@@ -101,7 +119,7 @@ fn version_2_holds_limits_and_measures() {
     let at = |file: &str| machine.text(&format!("cg/unit/{}/{file}", machine.name()));
     // The supervisor has made room for controllers.
     assert_eq!(at("supervisor/cgroup.procs"), "0");
-    assert_eq!(at("cgroup.subtree_control"), "+cpu", "the last of three");
+    assert_eq!(at("cgroup.subtree_control"), "+io", "the last of four");
     assert_eq!(cgroups.mechanism(), "cgroup.kill");
 
     let entered = cgroups.enter(Token(7), &LIMITS);
@@ -121,12 +139,54 @@ fn version_2_holds_limits_and_measures() {
         cpu: Some(DurationMs(2_500)),
         memory_bytes_peak: Some(123_456),
         out_of_memory: true,
+        memory_bytes_seen: None,
+        counted: Usage::default(),
     };
-    assert_eq!(cgroups.used(Token(7)), used);
+    assert_eq!(cgroups.used(Token(7), Account::Brief), used);
+    let used = Used {
+        counted: Usage {
+            memory_cache_bytes: Some(4096),
+            read_bytes: Some(1),
+            write_bytes: Some(2),
+            read_operations: Some(3),
+            write_operations: Some(4),
+            stall_cpu_ms: Some(1),
+            stall_memory_ms: Some(2),
+            stall_memory_full_ms: Some(0),
+            stall_io_ms: Some(2_500),
+            partial: vec![],
+        },
+        ..used
+    };
+    assert_eq!(cgroups.used(Token(7), Account::Whole), used);
     let alive = cgroups.alive(Token(7));
     assert!(alive.processes.is_empty() && !alive.undecided);
     cgroups.kill(Token(7)).unwrap();
     assert_eq!(at("a7/cgroup.kill"), "1");
+}
+
+#[test]
+fn where_no_peak_is_kept_memory_is_looked_at_now_and_then() {
+    let machine = version_2();
+    let name = machine.name();
+    machine.put(&format!("cg/unit/{name}/memory.peak"), "0\n");
+    assert!(!machine.prepare().keeps_no_peak());
+    let (parent, group) = (format!("cg/unit/{name}"), format!("cg/unit/{name}/a7"));
+    for group in [&parent, &group] {
+        fs::remove_file(machine.root.path().join(group).join("memory.peak")).unwrap();
+    }
+    let mut cgroups = machine.prepare();
+    assert!(cgroups.keeps_no_peak());
+    for bytes in [10, 30, 20] {
+        machine.put(&format!("{group}/memory.current"), &format!("{bytes}\n"));
+        cgroups.look_at_memory([Token(7), Token(8)].into_iter());
+    }
+    let used = cgroups.used(Token(7), Account::Brief);
+    let told = (used.memory_bytes_peak, used.memory_bytes_seen);
+    assert_eq!(told, (None, Some(30)));
+    cgroups.remove(Token(7));
+    let used = cgroups.used(Token(7), Account::Brief);
+    assert_eq!(used.memory_bytes_seen, None);
 }
 
 #[test]
@@ -175,7 +235,12 @@ fn a_mixed_machine_kills_by_version_2_and_limits_by_version_1() {
     let limit = machine.text(&format!("memory/here/{name}/a7/memory.limit_in_bytes"));
     assert_eq!(limit, "1073741824");
     assert_eq!(machine.text(&format!("cpu/{name}/a7/cpu.shares")), "2048");
-    assert_eq!(cgroups.used(Token(7)).cpu, Some(DurationMs(3)));
+    let used = cgroups.used(Token(7), Account::Whole);
+    let expected = Used {
+        cpu: Some(DurationMs(3)),
+        ..Used::default()
+    };
+    assert_eq!(used, expected, "what has no file is not counted");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use agent_core::Supervisor;
-use agent_core::supervisor::{Action, Identity, Signal, SpawnError, Tree, Usage};
+use agent_core::supervisor::{Action, Identity, MainUsage, Signal, SpawnError, Tree};
 use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
@@ -351,7 +351,7 @@ impl World {
         {
             supervisor
                 .core
-                .handle_main_exited(token, exit, Usage::default(), now);
+                .handle_main_exited(token, exit, MainUsage::default(), now);
             self.drain_supervisor(host);
         }
     }
