@@ -8,6 +8,7 @@ mod clock;
 mod cluster;
 mod expectation;
 mod join;
+mod profile;
 mod requests;
 mod text;
 mod tokens;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{AttemptOutcome, Exit, Trigger};
+use crate::attempt::{AttemptOutcome, Exit, Trigger, Usage};
 use crate::output::Stream;
 use crate::time::WallMs;
 use crate::{
@@ -28,6 +29,7 @@ pub use clock::*;
 pub use cluster::*;
 pub use expectation::*;
 pub use join::*;
+pub use profile::*;
 pub use requests::*;
 pub use text::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
 pub use tokens::*;
@@ -338,6 +340,9 @@ pub struct Attempt {
     /// A process of it was killed because memory was used up.
     #[serde(default)]
     pub out_of_memory: bool,
+    /// What else its host counted; `null` where nobody did.
+    #[serde(default)]
+    pub usage: Option<Usage>,
     /// Limits of the manifest that its host could not enforce, `memory, pids`.
     pub limits_not_enforced: Option<String>,
     pub reason: Option<String>,

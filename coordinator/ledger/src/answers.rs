@@ -16,6 +16,7 @@ use crate::codes::{Coded, coded, coded_option, named};
 use crate::command::{AlertKind, GapReason};
 use crate::pages::ROWS_MAX;
 use crate::rows::{Blocker, JobRow, Namespace, RunRow, Wait};
+use crate::tables::attempt::{USAGE_COLUMNS, read_usage};
 use crate::tables::job::{find_job_named, manifest_of, name_of, shards_of};
 use crate::tables::run::{RUN_COLUMNS, Run, find_run, read_run};
 use crate::tables::shard::{Shard, list_shards};
@@ -307,13 +308,13 @@ impl Answers<'_> {
 
     fn attempt(&self, token: Token) -> rusqlite::Result<(api::Attempt, Option<Token>)> {
         self.conn
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "SELECT t.token, t.execution, t.attempt, a.name, t.granted_at, t.started_at,
                     t.ended_at, t.outcome, t.exit_code, t.exit_signal, t.cpu_ms,
                     t.memory_bytes_peak, t.reason, t.tail, t.stale_outcome, t.earlier,
-                    t.out_of_memory, t.not_enforced
-                 FROM attempts t JOIN agents a USING (agent_id) WHERE t.token = ?1",
-            )?
+                    t.out_of_memory, t.not_enforced, {USAGE_COLUMNS}
+                 FROM attempts t JOIN agents a USING (agent_id) WHERE t.token = ?1"
+            ))?
             .query_row([token.0], read_attempt)
     }
 }
@@ -349,6 +350,7 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<(api::Attempt, Option<Token>)
         cpu_ms: row.get::<_, Option<i64>>(10)?.map(|cpu| DurationMs(cpu).0),
         memory_bytes_peak: row.get::<_, Option<i64>>(11)?.map(i64::cast_unsigned),
         out_of_memory: row.get(16)?,
+        usage: read_usage(row, 18)?,
         limits_not_enforced: row.get(17)?,
         reason: row.get(12)?,
         tail: row.get(13)?,

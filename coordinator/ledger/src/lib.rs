@@ -40,6 +40,7 @@ mod reader;
 pub mod replica;
 mod rows;
 mod schema;
+mod seen;
 mod settle;
 pub mod snapshot;
 pub mod sql;
@@ -60,6 +61,7 @@ pub use rows::{
     AgentRow, BackupRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow,
     RunState, SeenClock, ShardRow, ShardState, VersionRow, Wait,
 };
+pub use seen::{AttemptSeen, JobSeen, RunSeen, SEEN_ATTEMPTS_MAX, SEEN_RUNS_MAX};
 pub use store::{Store, StoreError};
 pub use tables::token::{RevokedToken, TokenRow};
 pub use working_set::{Tally, WorkingSet};

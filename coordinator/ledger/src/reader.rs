@@ -17,6 +17,7 @@ use crate::outcome::Refusal;
 use crate::pages::{AlertFilter, AuditFilter, JobFilter, Page, RunCursor, RunFilter};
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
+use crate::seen::JobSeen;
 use crate::tables::job::find_job_named;
 use crate::tables::token::{TokenRow, find_token_by_secret};
 
@@ -76,6 +77,11 @@ impl Reader {
     /// A job in force, under its present name or one that it had before.
     pub fn job(&self, name: &JobName) -> Result<Option<api::JobDetail>, ReaderError> {
         self.answer("reading a job", |answers| answers.job(name))
+    }
+
+    /// What the newest runs of a job have used, under its present name or one that it had before.
+    pub fn seen(&self, name: &JobName) -> Result<Option<JobSeen>, ReaderError> {
+        self.answer("reading what a job has used", |answers| answers.seen(name))
     }
 
     /// What is known of one instant of a job, under any name that it ever had.

@@ -131,7 +131,7 @@ fn ended<'a>(end: &'a AttemptEnd, attempt: &Attempt) -> Ended<'a> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::attempt::{Exit, Limit};
+    use protocol::attempt::{Counted, Exit, Limit, Usage};
     use protocol::{DurationMs, JobId, RunId, SessionId, WallMs};
 
     use super::*;
@@ -220,6 +220,12 @@ mod tests {
             exit: Some(Exit::Signal(9)),
             memory_bytes_peak: u64::MAX,
             out_of_memory: true,
+            usage: Some(Box::new(Usage {
+                read_bytes: Some(u64::MAX),
+                stall_io_ms: Some(7),
+                partial: vec![Counted::Io, Counted::Cpu, Counted::Io],
+                ..Usage::default()
+            })),
             not_enforced: vec![Limit::Pids, Limit::Memory, Limit::Pids],
             reason: Some("x".repeat(10_000)),
             tail: "y".repeat(10_000),
@@ -230,11 +236,12 @@ mod tests {
             at.bed.view(
                 "SELECT outcome, receipt, exit_code, exit_signal, cpu_ms, memory_bytes_peak,
                     out_of_memory, limits_not_enforced, length(reason), length(tail), started_at,
-                    ended_at FROM attempt_view"
+                    ended_at, read_bytes, write_bytes, stall_io_ms, counted_in_part
+                 FROM attempt_view"
             ),
             [format!(
                 "failed|yes|-|9|5|{}|yes|memory, pids|2048|4096|1970-01-01T00:00:00.001Z|\
-                 1970-01-01T00:00:00.002Z",
+                 1970-01-01T00:00:00.002Z|{0}|-|7|cpu, io",
                 i64::MAX
             )]
         );

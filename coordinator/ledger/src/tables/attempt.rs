@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Limit, OUTPUT_TAIL_BYTES_MAX};
+use protocol::attempt::{
+    AttemptEnd, AttemptOutcome, Counted, Exit, Limit, OUTPUT_TAIL_BYTES_MAX, Usage,
+};
 use protocol::{AgentId, RunId, SessionId, Token, WallMs};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop, clip};
 use crate::codes::{Coded, ShardKind, coded_option};
@@ -153,12 +155,17 @@ impl Context<'_> {
             Some(Exit::Code(code)) => (Some(code), None),
             Some(Exit::Signal(signal)) => (None, Some(signal)),
         };
+        let usage = end.usage.as_deref();
+        let of = |pick: fn(&Usage) -> Option<u64>| usage.and_then(pick).map(clip_number);
         self.conn
             .prepare_cached(
                 "UPDATE attempts SET started_at = coalesce(?2, started_at), ended_at = ?3,
                     outcome = ?4, receipt = 1, exit_code = ?5, exit_signal = ?6, cpu_ms = ?7,
                     memory_bytes_peak = ?8, reason = ?9, tail = ?10, out_of_memory = ?11,
-                    not_enforced = ?12
+                    not_enforced = ?12, memory_cache_bytes = ?13, read_bytes = ?14,
+                    write_bytes = ?15, read_operations = ?16, write_operations = ?17,
+                    stall_cpu_ms = ?18, stall_memory_ms = ?19, stall_memory_full_ms = ?20,
+                    stall_io_ms = ?21, partial = ?22
                  WHERE token = ?1",
             )?
             .execute(params![
@@ -169,11 +176,21 @@ impl Context<'_> {
                 code,
                 signal,
                 end.cpu.0,
-                i64::try_from(end.memory_bytes_peak).unwrap_or(i64::MAX),
+                clip_number(end.memory_bytes_peak),
                 end.reason.as_deref().map(clip),
                 tail_of(&end.tail),
                 end.out_of_memory,
                 names_of(&end.not_enforced),
+                of(|u| u.memory_cache_bytes),
+                of(|u| u.read_bytes),
+                of(|u| u.write_bytes),
+                of(|u| u.read_operations),
+                of(|u| u.write_operations),
+                of(|u| u.stall_cpu_ms),
+                of(|u| u.stall_memory_ms),
+                of(|u| u.stall_memory_full_ms),
+                of(|u| u.stall_io_ms),
+                usage.map(partial_words),
             ])?;
         Ok(())
     }
@@ -189,6 +206,46 @@ impl Context<'_> {
             .execute(params![token.0, outcome.code()])?;
         Ok(())
     }
+}
+
+/// Columns that [`read_usage`] reads, in its order.
+pub(crate) const USAGE_COLUMNS: &str =
+    "t.partial, t.memory_cache_bytes, t.read_bytes, t.write_bytes, t.read_operations,
+     t.write_operations, t.stall_cpu_ms, t.stall_memory_ms, t.stall_memory_full_ms, t.stall_io_ms";
+
+/// `None` where nobody has measured it.
+pub(crate) fn read_usage(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Usage>> {
+    let Some(words) = row.get::<_, Option<String>>(first)? else {
+        return Ok(None);
+    };
+    let number = |place: usize| {
+        let number: Option<i64> = row.get(first + place)?;
+        Ok::<_, rusqlite::Error>(number.map(i64::cast_unsigned))
+    };
+    let is = |counted: &Counted| words.split(", ").any(|word| word == counted.as_str());
+    Ok(Some(Usage {
+        memory_cache_bytes: number(1)?,
+        read_bytes: number(2)?,
+        write_bytes: number(3)?,
+        read_operations: number(4)?,
+        write_operations: number(5)?,
+        stall_cpu_ms: number(6)?,
+        stall_memory_ms: number(7)?,
+        stall_memory_full_ms: number(8)?,
+        stall_io_ms: number(9)?,
+        partial: Counted::ALL.into_iter().filter(is).collect(),
+    }))
+}
+
+/// Empty where all is counted in full: then somebody has measured, and nothing is missing.
+fn partial_words(usage: &Usage) -> String {
+    let is = |counted: &Counted| usage.partial.contains(counted);
+    let words = Counted::ALL.into_iter().filter(is).map(Counted::as_str);
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn clip_number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// As a person reads them in a view, `memory, pids`; `None` where there is none.

@@ -8,11 +8,14 @@ use ledger::command::{
     Settlement,
 };
 use ledger::{
-    AlertFilter, Command, Done, JobFilter, PutKind, Reader, ReaderError, RunFilter, RunState, Store,
+    AlertFilter, AttemptSeen, Command, Done, JobFilter, PutKind, Reader, ReaderError, RunFilter,
+    RunState, Store,
 };
-use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
+use protocol::attempt::{AttemptEnd, AttemptOutcome, Counted, Exit, Limit, Usage};
 use protocol::message::Incarnation;
-use protocol::{AgentId, AlertId, DurationMs, JobId, Rules, RunId, SessionId, Token, WallMs, api};
+use protocol::{
+    AgentId, AlertId, DurationMs, HostFacts, JobId, Rules, RunId, SessionId, Token, WallMs, api,
+};
 
 use crate::pages::{reach, whole};
 use crate::{MINUTE, at, fire, manifest, name, ok, put};
@@ -71,7 +74,16 @@ fn grant(store: &mut Store, run: i64, shard: u32, session: SessionId) -> Token {
 }
 
 pub(crate) fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome: AttemptOutcome) {
-    let end = AttemptEnd {
+    let finish = Finish {
+        agent_id,
+        token,
+        end: end(outcome),
+    };
+    ok(store, at(0, Command::Finish(finish)));
+}
+
+fn end(outcome: AttemptOutcome) -> AttemptEnd {
+    AttemptEnd {
         outcome,
         exit: Some(Exit::Code(3)),
         started_at: Some(WallMs(1)),
@@ -83,13 +95,64 @@ pub(crate) fn finish(store: &mut Store, agent_id: AgentId, token: Token, outcome
         not_enforced: Vec::new(),
         reason: None,
         tail: "last words".to_owned(),
+    }
+}
+
+#[test]
+fn what_the_newest_runs_of_a_version_have_used() {
+    let OnDisk {
+        mut store,
+        path,
+        _directory,
+    } = on_disk();
+    ok(&mut store, put(manifest("t/a", 2, "queue", true)));
+    let (agent, session) = attach(&mut store);
+    let usage = Usage {
+        read_bytes: Some(5),
+        partial: vec![Counted::Io],
+        ..Usage::default()
     };
-    let finish = Finish {
-        agent_id,
-        token,
-        end,
+    for minute in 1..=3 {
+        ok(&mut store, fire(JobId(1), minute));
+        for shard in 0..2 {
+            let token = grant(&mut store, minute, shard, session);
+            let end = AttemptEnd {
+                usage: (minute > 1).then(|| Box::new(usage.clone())),
+                not_enforced: vec![Limit::Memory; usize::from(shard == 1)],
+                ..end(AttemptOutcome::Succeeded)
+            };
+            let finish = Finish {
+                agent_id: agent,
+                token,
+                end,
+            };
+            ok(&mut store, at(minute, Command::Finish(finish)));
+        }
+    }
+    // One that is under way teaches nothing yet.
+    ok(&mut store, fire(JobId(1), 4));
+    let reader = Reader::open(&path).unwrap();
+    let seen = reader.seen(&name("t/a")).unwrap().unwrap();
+    assert_eq!((seen.job, seen.version), (name("t/a"), 1));
+    let runs: Vec<i64> = seen.runs.iter().map(|run| run.run_id.0).collect();
+    assert_eq!(runs, [1, 2, 3], "the newest last");
+    assert!(seen.runs.iter().all(|run| run.succeeded));
+    let expected = |shard| AttemptSeen {
+        agent_id: agent,
+        shard,
+        outcome: AttemptOutcome::Succeeded,
+        started_at: WallMs(1),
+        ended_at: WallMs(2),
+        cpu: DurationMs(7),
+        memory_bytes_peak: 9,
+        out_of_memory: false,
+        memory_was_limited: shard == 0,
+        usage: Some(usage.clone()),
     };
-    ok(store, at(0, Command::Finish(finish)));
+    assert_eq!(seen.runs[2].attempts, [expected(0), expected(1)]);
+    assert_eq!(seen.runs[0].attempts[0].usage, None, "nobody has measured");
+    assert_eq!(seen.hosts[&agent], HostFacts::default());
+    assert_eq!(reader.seen(&name("t/none")).unwrap(), None);
 }
 
 fn ids(filter: &RunFilter, reader: &Reader) -> Vec<i64> {
