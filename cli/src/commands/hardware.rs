@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::import::source::read_source;
 use crate::output::{Format, Room};
 use crate::paint::in_tone;
-use crate::text::{LINE_WIDTH, count, printable, wrap_prose};
+use crate::text::{LINE_WIDTH, count, printable, size, wrap_prose};
 
 mod scores;
 
@@ -259,21 +259,6 @@ fn plain(name: &str) -> String {
     name.replace('_', " ").replace("numa", "NUMA")
 }
 
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,17 +309,6 @@ mod tests {
             "{shown}"
         );
         assert!(!shown.contains("write evidence"), "{shown}");
-    }
-
-    #[test]
-    fn sizes_have_the_unit_that_fits() {
-        for (bytes, expected) in [
-            (512, "512 B"),
-            (1 << 20, "1.0 MiB"),
-            (3_000_592_982_016, "2.7 TiB"),
-        ] {
-            assert_eq!(size(bytes), expected);
-        }
     }
 
     #[test]

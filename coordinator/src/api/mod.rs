@@ -26,6 +26,7 @@ mod listener;
 mod metrics;
 mod output;
 mod pages;
+mod profile;
 mod rate;
 mod readers;
 mod resources;

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::describe::{About, Answer, By, Draft, Open, Routes, Scope, document};
 use super::error::ApiError;
 use super::{
-    Api, classes, clock, cluster, fleet, health, jobs, join, metrics, output, resources, runs,
-    tokens,
+    Api, classes, clock, cluster, fleet, health, jobs, join, metrics, output, profile, resources,
+    runs, tokens,
 };
 
 const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
@@ -58,6 +58,17 @@ fn about_jobs(routes: Routes) -> Routes {
                 "list_gaps",
                 Scope::Job,
                 "Stretches of the job's schedule that have no run each, newest first.",
+            )
+            .refuses(&[NOT_FOUND]),
+        )
+        .serve(
+            Method::GET,
+            "/api/v1/jobs/{namespace}/{name}/profile",
+            profile::show,
+            shows(
+                "job_profile",
+                Scope::Job,
+                "What the job declares, and what its newest runs have used.",
             )
             .refuses(&[NOT_FOUND]),
         )

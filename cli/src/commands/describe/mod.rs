@@ -2,9 +2,12 @@
 
 mod agent;
 mod job;
+mod observed;
 pub(super) mod run;
 
-use protocol::api::{AgentDetail, JobDetail};
+use protocol::JobName;
+use protocol::api::{AgentDetail, JobDetail, JobProfile};
+use serde::Serialize;
 
 use crate::args::Describe;
 use crate::client::Client;
@@ -26,7 +29,14 @@ fn look(options: &Describe, client: &Client) -> Result<Page, Failure> {
     Ok(match &options.thing {
         Thing::Subject(Subject::Job(job)) => {
             let detail: JobDetail = client.get(&path_of(job), &[])?;
-            format.page(&detail, |room| job::show(&detail, now(), room))
+            let profile: JobProfile = client.get(&profile_path(job), &[])?;
+            let data = JobWithProfile {
+                detail: &detail,
+                profile: &profile,
+            };
+            format.page(&data, |room| {
+                job::show(&detail, now(), room) + &observed::show(&profile)
+            })
         }
         Thing::Subject(Subject::Run(run)) => {
             let detail = find_run(client, run)?;
@@ -37,6 +47,18 @@ fn look(options: &Describe, client: &Client) -> Result<Page, Failure> {
             format.page(&detail, |room| agent::show(&detail, now(), room))
         }
     })
+}
+
+/// A job, and what its newest runs have used.
+#[derive(Serialize)]
+struct JobWithProfile<'a> {
+    #[serde(flatten)]
+    detail: &'a JobDetail,
+    profile: &'a JobProfile,
+}
+
+fn profile_path(job: &JobName) -> String {
+    format!("{}/profile", path_of(job))
 }
 
 /// Lines of `label  text`, the text broken under itself.

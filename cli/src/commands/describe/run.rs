@@ -3,14 +3,14 @@ use std::fmt::Write;
 
 use chrono_tz::Tz;
 use protocol::api::{Attempt, RunDetail, RunWaits, Shard};
-use protocol::attempt::{AttemptOutcome, Exit};
+use protocol::attempt::{AttemptOutcome, Exit, Usage};
 use protocol::{DurationMs, RunState, WallMs};
 
 use super::Facts;
 use crate::clock::{rough, time_of_day};
 use crate::commands::shards_done;
 use crate::output::Room;
-use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
+use crate::text::{LINE_WIDTH, Table, count, printable, size, wrap};
 
 /// Up to so many rows every attempt is listed; beyond, only those of shards that need a look.
 const ROWS_MAX: usize = 60;
@@ -70,10 +70,44 @@ fn facts(detail: &RunDetail, now: WallMs) -> String {
         None => facts.add("ended", &format!("not yet, {} so far", since(now))),
     }
     facts.add("version", &run.version.to_string());
+    facts.add_some("used", used(detail).as_deref());
     if run.state == RunState::NeedsConfirmation {
         facts.add("now", &what_to_do(detail));
     }
     facts.text
+}
+
+/// What all attempts together have used; `None` before the first has ended.
+fn used(detail: &RunDetail) -> Option<String> {
+    let attempts = || detail.shard_list.iter().flat_map(|shard| &shard.attempts);
+    let ran = || attempts().filter(|a| a.started_at.is_some() && a.cpu_ms.is_some());
+    let cpu_ms: i64 = ran().filter_map(|a| a.cpu_ms).fold(0, i64::saturating_add);
+    let peak = ran().filter_map(|a| a.memory_bytes_peak).max()?;
+    let mut text = format!(
+        "{} of CPU time, at most {} of memory",
+        rough(DurationMs(cpu_ms)),
+        size(peak)
+    );
+    let sum = |of: fn(&Usage) -> Option<u64>| {
+        let counted = ran().filter_map(|a| a.usage.as_ref().and_then(of));
+        counted.reduce(u64::saturating_add)
+    };
+    if let (Some(read), Some(written)) = (sum(|u| u.read_bytes), sum(|u| u.write_bytes)) {
+        let _ = write!(text, ", {} read, {} written", size(read), size(written));
+    }
+    if let Some(stalled) = sum(|u| u.stall_io_ms) {
+        let stalled = i64::try_from(stalled).unwrap_or(i64::MAX);
+        let _ = write!(text, ", waited {} for disks", rough(DurationMs(stalled)));
+    }
+    let exhausted = ran().filter(|a| a.out_of_memory).count();
+    if exhausted > 0 {
+        let _ = write!(
+            text,
+            "; {} ran out of memory",
+            count(exhausted as u64, "attempt")
+        );
+    }
+    Some(text)
 }
 
 /// Since when it waits, and for how long yet.
