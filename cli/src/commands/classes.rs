@@ -124,8 +124,10 @@ fn all_classes(classes: &Classes, hosts: bool, room: Room) -> String {
                 class.about.clone(),
             ]
         } else {
-            let decide = class.require.iter().chain(&class.refuse);
-            let rules: Vec<&str> = decide.map(|rule| rule.rule.as_str()).collect();
+            let required = class.require.iter().map(|rule| rule.rule.clone());
+            let refused = class.refuse.iter();
+            let refused = refused.map(|rule| format!("not {}", rule.rule));
+            let rules: Vec<String> = required.chain(refused).collect();
             vec![name, rules.join("; "), class.about.clone()]
         });
     }
