@@ -101,6 +101,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Import(options) => import::import(&options),
         Command::Classes(options) => commands::classes::classes(&options),
         Command::Hardware(options) => commands::hardware::hardware(&options),
+        Command::Sizing(options) => commands::sizing::sizing(&options),
         Command::Bench(what) => commands::bench::bench(&what),
         Command::Schema => commands::schema::schema(),
         Command::Ca(what) => commands::ca::ca(what),

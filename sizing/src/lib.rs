@@ -10,14 +10,24 @@
 //! |---|---|
 //! | [`scenario`] | which hosts there are, which jobs, how long they last, what happens when |
 //! | [`simulate`] | what becomes of it |
+//! | [`history`] | what was seen of hosts and jobs |
+//! | [`report`] | what is advised by it: shards, windows, hosts, control machines, what to buy |
+//! | [`plan_night`] | the next night as a scenario |
+//! | [`what_if`] | what a file would have otherwise, and what that comes to |
 //! | [`trace`] | nights that others had, in the Standard Workload Format, and their replay |
 //!
 //! Pure: no clock, no file; the same scenario with the same seed is the same night.
 
 mod draw;
+pub mod history;
+mod plan;
+pub mod report;
 pub mod scenario;
 pub mod simulate;
 pub mod trace;
+pub mod what_if;
 
+pub use history::History;
+pub use plan::{PlannedNight, Prediction, check_predictions, plan_night};
 pub use scenario::Scenario;
 pub use simulate::{Night, simulate};

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub classes: Arc<Classes>,
     /// What passes between a grant and the start of its process.
     pub start_lag: DurationMs,
+    /// What passes between its end and the coordinator's word that it has ended.
+    pub end_lag: DurationMs,
     pub seed: u64,
 }
 
@@ -53,8 +55,8 @@ pub enum Lasts {
     Always(DurationMs),
     /// Any of these, one as likely as the other, and what lies between two of them. Never empty.
     Drawn(Vec<DurationMs>),
-    /// What shard 0, 1, 2 ... lasts; those beyond are as the last. Never empty.
-    ByShard(Vec<DurationMs>),
+    /// The same of shard 0, 1, 2 ...; those beyond are as the last. None of them empty.
+    ByShard(Vec<Vec<DurationMs>>),
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +74,13 @@ impl Lasts {
         (!observed.is_empty()).then_some(Lasts::Drawn(observed))
     }
 
+    pub fn by_shard(mut observed: Vec<Vec<DurationMs>>) -> Lasts {
+        for shard in &mut observed {
+            shard.sort_unstable();
+        }
+        Lasts::ByShard(observed)
+    }
+
     /// `stream` tells attempts apart: the same one is answered the same.
     pub(crate) fn of(&self, shard: u32, seed: u64, stream: u64) -> DurationMs {
         match self {
@@ -79,7 +88,8 @@ impl Lasts {
             Lasts::Drawn(observed) => quantile(observed, Draw::new(seed, stream).unit()),
             Lasts::ByShard(each) => {
                 let at = (shard as usize).min(each.len().saturating_sub(1));
-                each.get(at).copied().unwrap_or(DurationMs::ZERO)
+                let observed = each.get(at).map_or(&[][..], Vec::as_slice);
+                quantile(observed, Draw::new(seed, stream).unit())
             }
         }
     }
@@ -119,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_shard_lasts_as_it_did() {
-        let each = Lasts::ByShard([5, 7, 9].map(DurationMs).to_vec());
+        let each = Lasts::by_shard([5, 7, 9].map(|ms| vec![DurationMs(ms)]).to_vec());
         for (shard, expected) in [(0, 5), (2, 9), (8, 9)] {
             assert_eq!(each.of(shard, 1, 1), DurationMs(expected));
         }

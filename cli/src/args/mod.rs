@@ -12,6 +12,7 @@ mod import;
 mod look;
 mod manifests;
 mod serve;
+mod sizing;
 
 use std::path::PathBuf;
 
@@ -32,6 +33,7 @@ pub(crate) use import::*;
 pub(crate) use look::*;
 pub(crate) use manifests::*;
 pub(crate) use serve::*;
+pub(crate) use sizing::*;
 
 const ABOUT: &str = "\
 Runs jobs that must run at their hour, once, on machines you own.";
@@ -130,6 +132,8 @@ pub(crate) enum Command {
     Hardware(Hardware),
     /// List the classes of hosts, or say why a host is not in one
     Classes(Classes),
+    /// Say what the fleet carries, what to buy, and what a night would come to
+    Sizing(Sizing),
     /// Measure what this machine carries
     #[command(subcommand)]
     Bench(Bench),

@@ -17,6 +17,7 @@ pub(crate) mod join;
 pub(crate) mod logs;
 pub(crate) mod next;
 pub(crate) mod schema;
+pub(crate) mod sizing;
 pub(crate) mod sql;
 pub(crate) mod token;
 pub(crate) mod version;

@@ -3,8 +3,8 @@
 mod night;
 mod world;
 
-use ledger::StoreError;
-use protocol::JobName;
+use ledger::{Store, StoreError};
+use protocol::{JobName, Rules};
 
 pub use night::{HostNight, Night, RunNight, Span};
 
@@ -27,7 +27,12 @@ pub enum SimulateError {
 
 /// Lets the night happen. Costs about a hundred microseconds a lease.
 pub fn simulate(scenario: &Scenario) -> Result<Night, SimulateError> {
-    let mut world = world::World::new(scenario)?;
+    simulate_over(Store::open_in_memory(Rules::all())?, scenario)
+}
+
+/// The same over an empty ledger of the caller's, to see what is left in it.
+pub fn simulate_over(store: Store, scenario: &Scenario) -> Result<Night, SimulateError> {
+    let mut world = world::World::new(store, scenario)?;
     world.set_up()?;
     world.pass()?;
     Ok(world.into_night())

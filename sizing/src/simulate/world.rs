@@ -102,12 +102,11 @@ enum Event {
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(scenario: &'a Scenario) -> Result<World<'a>, SimulateError> {
+    pub(super) fn new(store: Store, scenario: &'a Scenario) -> Result<World<'a>, SimulateError> {
         let now = Now {
             wall: scenario.begins,
             boot: BOOT,
         };
-        let store = Store::open_in_memory(Rules::all())?;
         let config = Config {
             node: BY.to_owned(),
             incarnation: Incarnation(1),
@@ -116,6 +115,7 @@ impl<'a> World<'a> {
             last_clock: None,
             clock: Thresholds::default(),
             members: Vec::new(),
+            time_service: None,
             yielded: None,
             classes: Arc::clone(&scenario.classes),
         };
@@ -339,7 +339,7 @@ impl<'a> World<'a> {
         for token in std::mem::take(&mut host.runs) {
             if let Some(attempt) = self.attempts.remove(&token) {
                 self.night.lost += 1;
-                self.record(&attempt);
+                self.record(&attempt, DurationMs::ZERO);
             }
             self.orphans.insert(token, at);
         }
@@ -366,14 +366,18 @@ impl<'a> World<'a> {
         let host = &mut self.hosts[attempt.host];
         host.runs.retain(|&other| other != token);
         let conn = host.conn;
-        self.record(&attempt);
+        let after = match attempt.ends {
+            AttemptOutcome::Cancelled => DurationMs::ZERO,
+            _ => self.scenario.end_lag,
+        };
+        self.record(&attempt, after);
         let outcome = attempt.ends;
         self.night.timed_out += u32::from(outcome == AttemptOutcome::TimedOut);
         let end = AttemptEnd {
             outcome,
             exit: (outcome == AttemptOutcome::Succeeded).then_some(Exit::Code(0)),
             started_at: Some(attempt.begins.wall),
-            ended_at: self.now.wall,
+            ended_at: self.now.wall - after,
             cpu: DurationMs::ZERO,
             memory_bytes_peak: 0,
             usage: None,
@@ -386,14 +390,15 @@ impl<'a> World<'a> {
         self.core.handle_message(conn, receipt, self.now);
     }
 
-    fn record(&mut self, attempt: &Attempt) {
+    /// An attempt that has ended so long ago.
+    fn record(&mut self, attempt: &Attempt, after: DurationMs) {
         let span = Span {
             host: attempt.host,
             job: attempt.job,
             run: attempt.run,
             shard: attempt.shard,
             from: attempt.begins.wall,
-            until: self.now.wall,
+            until: self.now.wall - after,
         };
         let host = &mut self.night.hosts[attempt.host];
         host.busy = host.busy + (span.until - span.from);
@@ -647,7 +652,8 @@ impl<'a> World<'a> {
         } else {
             self.schedule_boot(begins, Turn::Begin, Event::Begin(token));
         }
-        self.schedule_boot(begins + lasts, Turn::End, Event::End(token));
+        let told = begins + lasts + self.scenario.end_lag;
+        self.schedule_boot(told, Turn::End, Event::End(token));
     }
 
     pub(super) fn into_night(self) -> Night {

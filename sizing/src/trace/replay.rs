@@ -86,6 +86,7 @@ pub fn plan_replay(trace: &Trace, machines: &[Machines], seed: u64) -> Result<Re
             resources: BTreeMap::new(),
             classes: Arc::new(Classes::built_in()),
             start_lag: DurationMs::ZERO,
+            end_lag: DurationMs::ZERO,
             seed,
         },
         first_s,

@@ -52,6 +52,7 @@ fn day(hosts: Vec<Host>, jobs: Vec<Job>) -> Scenario {
         resources: BTreeMap::new(),
         classes: Arc::new(Classes::built_in()),
         start_lag: DurationMs::ZERO,
+        end_lag: DurationMs::ZERO,
         seed: 1,
     }
 }
