@@ -9,10 +9,10 @@ use serde::Serialize;
 use crate::history::History;
 
 /// What a finished run adds to the ledger's file, beside its leases.
-pub const RUN_BYTES: u64 = 520;
+pub const RUN_BYTES: u64 = 151;
 
 /// What each lease adds.
-pub const LEASE_BYTES: u64 = 420;
+pub const LEASE_BYTES: u64 = 94;
 
 /// Syncs of the disk for a batch of commands: one of the log; the ledger is not synced by itself.
 pub const LEDGER_SYNCS: f64 = 1.0;
