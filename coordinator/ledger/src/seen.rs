@@ -6,6 +6,7 @@
 //! unique, their shards and attempts by theirs, and of both there are only so many.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use jobs::Manifest;
 use protocol::attempt::{AttemptOutcome, Limit, Usage};
@@ -84,8 +85,8 @@ impl Answers<'_> {
         runs.reverse();
         let mut hosts = BTreeMap::new();
         for attempt in runs.iter().flat_map(|run| &run.attempts) {
-            if !hosts.contains_key(&attempt.agent_id) {
-                hosts.insert(attempt.agent_id, self.facts_of(attempt.agent_id)?);
+            if let Entry::Vacant(host) = hosts.entry(attempt.agent_id) {
+                host.insert(self.facts_of(attempt.agent_id)?);
             }
         }
         Ok(Some(JobSeen {
