@@ -3,6 +3,7 @@
 //!
 //! Pure: facts of hosts and samples of runs come in, verdicts with their reasons go out.
 
+pub mod changes;
 pub mod classes;
 pub mod learned;
 pub mod matching;

@@ -9,12 +9,19 @@
 //! Numbers are integers with their unit in the name: what is decided by them is decided the same way
 //! everywhere.
 
+mod registration;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::time::DurationMs;
+
+pub use registration::{
+    DIFFERENCE_TEXT_BYTES_MAX, DIFFERENCES_MAX, Difference, FactsError, NoDigest,
+    PROFILE_BYTES_MAX, ProfileDigest, Turn,
+};
 
 /// A profile has at most so many facts, and each text of it so many bytes.
 pub const FACTS_MAX: usize = 256;
