@@ -4,6 +4,7 @@
 //! done on a thread of its own, and what was found last is what a beat tells.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use protocol::host::HostNow;
 use tokio::sync::mpsc;
 
 use crate::clock::now;
+use crate::load::LoadMeter;
 use crate::run::Input;
 
 /// Steps of the clock are looked for this often; it reads four clocks.
@@ -24,10 +26,10 @@ const LOOK_AFTER: u32 = 5;
 const STEP_WARNED_NS: i64 = 100_000_000;
 
 /// Begins to look, and goes on until nobody takes what is found.
-pub(crate) fn watch(inputs: mpsc::Sender<Input>) -> io::Result<()> {
+pub(crate) fn watch(root: PathBuf, inputs: mpsc::Sender<Input>) -> io::Result<()> {
     let host = thread::Builder::new().name("host".to_owned());
     host.spawn(move || {
-        let mut host = Host::new();
+        let mut host = Host::new(&root);
         while !inputs.is_closed() {
             let found = host.look();
             if let Some(found) = found
@@ -42,6 +44,7 @@ pub(crate) fn watch(inputs: mpsc::Sender<Input>) -> io::Result<()> {
 }
 
 struct Host {
+    load: LoadMeter,
     steps: StepWatch,
     clock: ClockWatch,
     /// What of the clock was logged last.
@@ -51,8 +54,9 @@ struct Host {
 }
 
 impl Host {
-    fn new() -> Host {
+    fn new(root: &Path) -> Host {
         Host {
+            load: LoadMeter::new(root),
             steps: StepWatch::default(),
             clock: ClockWatch::new(default_addresses()),
             told: "",
@@ -77,6 +81,7 @@ impl Host {
         }
         Some(HostNow {
             clock: Some(host_clock(&look, self.steps.last(now().boot))),
+            load: self.load.read(),
             ..HostNow::default()
         })
     }

@@ -13,10 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, DisconnectReason, DiskFull};
+use agent_core::agent::{
+    Action, Config, ConnectionId, CoordinatorId, DisconnectReason, DiskFull, Occasion, Registered,
+};
 use nix::fcntl::Flock;
 use protocol::attempt::AttemptOutcome;
-use protocol::host::HostNow;
+use protocol::host::{HostNow, ProfileDigest};
 use protocol::message::{
     AgentMessage, CoordinatorBody, CoordinatorMessage, Incarnation, LABELS_MAX, SLOTS_MAX,
 };
@@ -31,12 +33,13 @@ use crate::backoff::Backoff;
 use crate::clock;
 use crate::data_directory::DataDirectory;
 use crate::lock::{self, Refused, of_process};
+use crate::looks::{self, Looking, WrittenProfile};
 use crate::noop::Noop;
 use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
 use crate::policy::{self, PolicyError};
 use crate::renewal::{self, Renewal};
-use crate::{coordinator_link, host, supervisor, supervisor_link};
+use crate::{coordinator_link, host, registration, supervisor, supervisor_link};
 
 /// Programs without a path are looked for here.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -90,6 +93,8 @@ pub struct Options {
     /// What may be started on this host; `None`: what [`POLICY_FILE`](crate::POLICY_FILE) says, where
     /// there is such a file.
     pub policy: Option<PathBuf>,
+    /// How the host is looked at; `None`: not at all, and it registers nothing.
+    pub looking: Option<Looking>,
     /// What becomes of what the coordinator has started.
     pub work: Work,
 }
@@ -174,8 +179,19 @@ pub(crate) enum Input {
         token: Token,
         tail: String,
     },
-    /// How the host fares, as it was found last.
+    /// How the host fares: what of it was looked at.
     Host(HostNow),
+    /// What the host was found to be, where that is to be told.
+    Profile {
+        profile: WrittenProfile,
+        occasion: Occasion,
+    },
+    /// What became of the profile of this digest on this connection.
+    Registered {
+        id: ConnectionId,
+        digest: ProfileDigest,
+        end: Registered,
+    },
     /// The disk with the output is full, or is so no longer.
     Disk(Option<DiskFull>),
     /// What became of a certificate that was to be renewed.
@@ -204,6 +220,10 @@ struct Shell {
     session: Option<SessionId>,
     tails: Tails,
     renewal: Renewal,
+    /// How the host fares, as far as it was looked at.
+    host: HostNow,
+    /// What the host was last found to be, where that is told.
+    profile: Option<WrittenProfile>,
 }
 
 /// Who carries out what the core asks of a supervisor.
@@ -268,6 +288,7 @@ impl Shell {
             output_of_each_job,
             output_bytes_total,
             policy,
+            looking,
             work,
         } = options;
         if !(1..=SLOTS_MAX).contains(&slots) {
@@ -313,7 +334,7 @@ impl Shell {
             Work::Pretend { takes } => {
                 let noop = Noop::new(Incarnation(incarnation), takes, &data_directory);
                 Runner::Noop(noop.map_err(|source| Error::Directory {
-                    path: data_directory,
+                    path: data_directory.clone(),
                     source,
                 })?)
             }
@@ -325,10 +346,14 @@ impl Shell {
         };
         let kept = PathBuf::from(&output_directory);
         tokio::spawn(keeping::run(kept, bounds, sender.clone()));
-        host::watch(sender.clone()).map_err(|source| Error::Kernel {
-            what: "a thread that looks at the host",
-            source,
-        })?;
+        if let Some(looking) = looking {
+            let root = looking.root.clone();
+            host::watch(root, sender.clone()).map_err(|source| Error::Kernel {
+                what: "a thread that looks at the host",
+                source,
+            })?;
+            tokio::spawn(looks::run(looking, data_directory, sender.clone()));
+        }
         let posts = coordinators.into_iter().map(|coordinator| {
             Post::new(coordinator_link::Line {
                 dialer: dialer.clone(),
@@ -360,6 +385,8 @@ impl Shell {
             session: None,
             tails: Tails::new(),
             renewal: Renewal::new(identity),
+            host: HostNow::default(),
+            profile: None,
         })
     }
 
@@ -504,7 +531,28 @@ impl Shell {
                 self.note_disconnected(id, why);
             }
             Input::Tail { token, tail } => self.core.handle_tail(token, tail, now),
-            Input::Host(host) => self.core.handle_host(host, now),
+            Input::Host(part) => {
+                // Clock, health and load are looked at apart.
+                let HostNow {
+                    clock,
+                    health,
+                    load,
+                } = part;
+                self.host = HostNow {
+                    clock: clock.or(self.host.clock.take()),
+                    health: health.or(self.host.health.take()),
+                    load: load.or(self.host.load),
+                };
+                self.core.handle_host(self.host.clone(), now);
+            }
+            Input::Profile { profile, occasion } => {
+                let digest = profile.digest;
+                self.profile = Some(profile);
+                self.core.handle_profile(digest, occasion, now);
+            }
+            Input::Registered { id, digest, end } => {
+                self.core.handle_registered(id, digest, end, now);
+            }
             Input::Disk(full) => self.core.handle_disk(full, now),
             Input::Renewed(renewed) => self.renewal.note(renewed, now.wall),
         }
@@ -534,6 +582,7 @@ impl Shell {
                     }
                 }
                 Action::Supervise(request) => self.supervise(request),
+                Action::Register { connection, digest } => self.register(connection, digest),
                 Action::ReadTail { token, output } => {
                     let (tails, sender) = (self.tails.clone(), self.sender.clone());
                     tokio::spawn(async move {
@@ -544,6 +593,24 @@ impl Shell {
                 }
             }
         }
+    }
+
+    fn register(&mut self, id: ConnectionId, digest: ProfileDigest) {
+        let profile = self.profile.clone();
+        let profile = profile.filter(|profile| profile.digest == digest);
+        let open = self
+            .connections
+            .get(&id)
+            .map(|open| open.connection.clone());
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            let end = match open.zip(profile) {
+                Some((connection, profile)) => registration::register(connection, profile).await,
+                None => Registered::Failed,
+            };
+            // Nobody listens any more when the agent is stopping.
+            let _ = sender.send(Input::Registered { id, digest, end }).await;
+        });
     }
 
     fn send(&mut self, id: ConnectionId, message: AgentMessage) {

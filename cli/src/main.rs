@@ -50,6 +50,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         // It stays small and has one thread: nothing is made ready before it.
         Command::Supervisor(options) => serve::supervisor(options),
+        Command::Look(options) => serve::look(&options),
         Command::AddressKeeper(options) => serve::address_keeper(options),
         Command::Coordinator(options) => serve::coordinator(options),
         Command::Witness(options) => serve::witness(options),

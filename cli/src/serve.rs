@@ -4,6 +4,7 @@
 use std::env;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use coordinator::ClassFile;
 use nix::sys::prctl;
@@ -15,7 +16,8 @@ use tracing_subscriber::fmt::MakeWriter;
 use transport::Identity;
 
 use crate::args::{
-    AddressKeeper, Child, Chronyd, Control, Coordinator, RunAgent, Supervisor, Timers, Witness,
+    AddressKeeper, Child, Chronyd, Control, Coordinator, Look, RunAgent, Supervisor, Timers,
+    Witness,
 };
 use crate::failure::{Failure, chain};
 use crate::log_thread::LogThread;
@@ -115,6 +117,13 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         .map_or(agent::Work::Run, |ms| agent::Work::Pretend {
             takes: DurationMs(ms.into()),
         });
+    // After an upgrade the program's path leads to another version.
+    let program = PathBuf::from("/proc/self/exe");
+    let looking = agent::Looking {
+        root: options.hardware_root,
+        program,
+        every: Duration::from_millis(options.look_every.0.unsigned_abs()),
+    };
     let options = agent::Options {
         identity_directory: options.identity,
         coordinators: options.coordinators,
@@ -127,9 +136,17 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
         output_of_each_job: options.output_of_each_job,
         output_bytes_total: options.output_total,
         policy: options.policy,
+        looking: (work == agent::Work::Run).then_some(looking),
         work,
     };
     block_on(&what, agent::run(options))
+}
+
+pub(crate) fn look(options: &Look) -> Result<(), Failure> {
+    begin(&options.child, io::stderr)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    agent::write_look(&options.root, &options.data, &mut out)
+        .map_err(|error| Failure::of_error("looking at this host", &error, "the agent looks again"))
 }
 
 /// A host made from another's image carries the other's certificate, and would take its place.

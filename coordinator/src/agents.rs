@@ -11,16 +11,19 @@ use std::time::{Duration, Instant};
 use coordinator_core::ConnId;
 use protocol::AgentName;
 use protocol::message::{AgentMessage, AgentRequest, Hello, Nonce, PROTOCOL_VERSION};
+use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use transport::settings::HANDSHAKE_LIMIT;
 use transport::{
-    Connection, ControlReceiver, ControlSender, Incoming, Listener, ReceiveError, SendError,
+    BulkSender, Connection, ControlReceiver, ControlSender, Incoming, Listener, ReceiveError,
+    SendError,
 };
 
 use crate::authority::Authority;
 use crate::engine::{Engine, Input};
 use crate::exit::causes;
+use crate::registration::Registry;
 use crate::renewal;
 use crate::roster::{Outgoing, Roster};
 
@@ -36,8 +39,8 @@ const INCOMING_MAX: usize = 64;
 const MESSAGES_MAX: u32 = 2_000;
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// On one connection no certificate is renewed more often: each time the ledger is asked.
-const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
+/// On one connection no more often is anything asked: each time the ledger is.
+const ANSWER_PAUSE: Duration = Duration::from_secs(1);
 
 /// Messages that leave in one write, where so many wait.
 const SENT_AT_ONCE: usize = 64;
@@ -60,6 +63,7 @@ struct Hall {
     roster: Arc<Roster>,
     /// Renews what hosts have, where this machine has its key.
     authority: Option<Arc<Authority>>,
+    registry: Registry,
 }
 
 /// Why a connection is not served any longer.
@@ -97,11 +101,13 @@ pub(crate) async fn welcome(
     engine: Engine,
     roster: Arc<Roster>,
     authority: Option<Arc<Authority>>,
+    registry: Registry,
 ) {
     let hall = Hall {
         engine,
         roster,
         authority,
+        registry,
     };
     let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     loop {
@@ -238,28 +244,44 @@ impl Hall {
     /// side asks for; an agent that wants something else is not one of ours.
     async fn answer(&self, name: &AgentName, connection: &Connection) -> End {
         loop {
-            let (mut sender, mut receiver) = match connection.accept_bulk().await {
+            let (sender, mut receiver) = match connection.accept_bulk().await {
                 Ok(stream) => stream,
                 Err(error) => return End::NoControl(error),
             };
-            match timeout(FIRST_WORD_LIMIT, receiver.receive()).await {
-                Ok(Ok(Some(AgentRequest::Renew))) => {}
-                Ok(Ok(None) | Err(_)) | Err(_) => return End::Uninvited,
+            let asked = timeout(FIRST_WORD_LIMIT, receiver.receive()).await;
+            let Ok(Ok(Some(request))) = asked else {
+                return End::Uninvited;
+            };
+            let said = match request {
+                AgentRequest::Renew => {
+                    let authority = self.authority.as_deref();
+                    let signed = renewal::for_agent(authority, &self.engine, name, connection);
+                    say(sender, &renewal::answer(signed.await)).await
+                }
+                AgentRequest::Register { digest, bytes } => {
+                    let taken = self.registry.take(name, digest, bytes, receiver).await;
+                    say(sender, &taken).await
+                }
+            };
+            if let Err(end) = said {
+                return end;
             }
-            let authority = self.authority.as_deref();
-            let signed = renewal::for_agent(authority, &self.engine, name, connection).await;
-            let answer = renewal::answer(signed);
-            let sent = timeout(SEND_LIMIT, async {
-                sender.send(&answer).await?;
-                sender.finish().await
-            });
-            match sent.await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return End::Send(error),
-                Err(_) => return End::Unread,
-            }
-            sleep(RENEWAL_PAUSE).await;
+            sleep(ANSWER_PAUSE).await;
         }
+    }
+}
+
+/// The one answer on a stream.
+async fn say(mut sender: BulkSender, answer: &impl Serialize) -> Result<(), End> {
+    let sent = timeout(SEND_LIMIT, async {
+        sender.send(answer).await?;
+        sender.finish().await
+    });
+    match sent.await {
+        // Who has waited long enough for the answer asks again on another stream.
+        Ok(Ok(()) | Err(SendError::Stopped)) => Ok(()),
+        Ok(Err(error)) => Err(End::Send(error)),
+        Err(_) => Err(End::Unread),
     }
 }
 

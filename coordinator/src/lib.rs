@@ -42,6 +42,7 @@ mod metrics;
 mod narrate;
 mod process;
 mod quorum;
+mod registration;
 mod renewal;
 mod roll;
 mod roster;

@@ -205,6 +205,13 @@ impl<'a> Narrator<'a> {
                 let (agent, until) = (&renew.name, renew.good_until);
                 tracing::info!(%agent, %until, "a host's certificate is renewed");
             }
+            (Command::RegisterHost(register), Done::HostRegistered { generation }) => {
+                let agent = &register.name;
+                tracing::info!(%agent, generation, "a host has registered");
+                for difference in &register.differences {
+                    tracing::info!(%agent, %difference, "a host is not as it was");
+                }
+            }
             (Command::RevokeToken(revoke), Done::TokenRevoked { changed: true }) => {
                 let (token, by) = (revoke.name.as_str(), &revoke.by);
                 tracing::info!(token, by, reason = revoke.reason, "a token is revoked");
@@ -508,6 +515,7 @@ fn name_of(command: &Command) -> &'static str {
         Command::RevokeJoinToken(_) => "revoke_join_token",
         Command::Enrol(_) => "enrol",
         Command::RenewAgent(_) => "renew_agent",
+        Command::RegisterHost(_) => "register_host",
     }
 }
 

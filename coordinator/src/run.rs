@@ -40,6 +40,7 @@ use crate::members;
 use crate::membership::{Membership, Reached, is_in_the_clear};
 use crate::metrics::Metrics;
 use crate::quorum::Quorum;
+use crate::registration::Registry;
 use crate::renewal::{self, OwnCertificate};
 use crate::roster::Roster;
 use crate::time_service::{self, Saying, TimeService};
@@ -464,6 +465,7 @@ impl Doors {
             api.engine.clone(),
             Arc::clone(&api.roster),
             api.authority.clone(),
+            Registry::new(api.engine.clone(), &api.readers),
         );
         let outputs = api.outputs.clone();
         let (close_api, mut closing) = watch::channel(false);

@@ -7,6 +7,7 @@ mod classes;
 mod clock;
 mod cluster;
 mod expectation;
+mod hosts;
 mod join;
 mod profile;
 mod requests;
@@ -28,6 +29,7 @@ pub use classes::*;
 pub use clock::*;
 pub use cluster::*;
 pub use expectation::*;
+pub use hosts::*;
 pub use join::*;
 pub use profile::*;
 pub use requests::*;
@@ -367,6 +369,9 @@ pub struct Agent {
     /// What the host says of itself, for `needs.labels`; sorted.
     #[serde(default)]
     pub labels: Vec<String>,
+    /// Unset before it has registered.
+    #[serde(default)]
+    pub host: Option<HostSummary>,
 }
 
 /// `GET /agents/{name}`: an agent with what runs on it.
@@ -377,6 +382,9 @@ pub struct AgentDetail {
     pub agent: Agent,
     /// By token, oldest first.
     pub leases: Vec<AgentLease>,
+    /// Unset before it has registered.
+    #[serde(default)]
+    pub profile: Option<HostDetail>,
 }
 
 /// A shard that an agent holds.

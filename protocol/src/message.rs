@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::attempt::{AttemptEnd, Work};
-use crate::host::HostNow;
+use crate::host::{HostNow, ProfileDigest};
 use crate::output::Wanted;
 use crate::time::{DurationMs, WallMs};
 use crate::{Epoch, Label, SessionId, Token};
@@ -136,6 +136,9 @@ pub enum CoordinatorBody {
         session: SessionId,
         /// Attempts of the attach's table that are not current: kill them, then report.
         kill: Vec<Token>,
+        /// An agent whose own profile is another one registers.
+        #[serde(default)]
+        profile: KeptProfile,
     },
     /// The attach is refused for good; the agent says so and waits before it tries again.
     AttachRefused { reason: String },
@@ -162,6 +165,17 @@ pub enum CoordinatorBody {
     ReceiptAck { token: Token },
 }
 
+/// Which profile of an agent's host the ledger has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptProfile {
+    /// This coordinator asks for none: it is older than they are.
+    #[default]
+    NotKept,
+    Missing,
+    Is(ProfileDigest),
+}
+
 /// First frame of a bulk stream that an agent opens to the coordinator it is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -169,6 +183,30 @@ pub enum AgentRequest {
     /// The next certificate of the key that it has shown on this connection. The coordinator answers
     /// with a [`RenewAnswer`] frame.
     Renew,
+    /// What the agent's host was found to be. So many bytes of JSON follow, a
+    /// [`HostProfile`](crate::HostProfile), and the end of the stream. The coordinator answers with a
+    /// [`RegisterAnswer`] frame.
+    Register {
+        /// Of what matters of the profile.
+        digest: ProfileDigest,
+        /// At most [`PROFILE_BYTES_MAX`](crate::host::PROFILE_BYTES_MAX).
+        bytes: u32,
+    },
+}
+
+/// What becomes of a profile that was to be registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RegisterAnswer {
+    Registered {
+        /// Which of the host's profiles it is, counted from 1. One that says nothing new is of the
+        /// generation of the one before.
+        generation: u32,
+    },
+    /// Sent again it would be refused again.
+    Refused { reason: String },
+    /// This coordinator cannot tell now; it may be sent again.
+    Later { reason: String },
 }
 
 /// What becomes of a certificate that was to be renewed.

@@ -43,7 +43,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("probes", &["protocol", "hardware"]),
     (
         "agent",
-        &["protocol", "agent-core", "hardware", "probes", "transport"],
+        &[
+            "protocol",
+            "agent-core",
+            "hardware",
+            "probes",
+            "profiles",
+            "transport",
+        ],
     ),
     (
         "matins",

@@ -26,6 +26,7 @@ mod environment;
 mod orders;
 mod policy;
 mod receipt;
+mod registration;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use protocol::attempt::{AttemptEnd, AttemptOutcome, OUTPUT_TAIL_BYTES_MAX};
+use protocol::host::ProfileDigest;
 use protocol::lease::{self, agent_deadline};
 use protocol::message::{AgentMessage, Incarnation, Nonce, Receipt, SLOTS_MAX, Started};
 use protocol::supervisor::{Event, KillCause, Request, Table};
@@ -43,6 +45,8 @@ use protocol::{
 
 pub use policy::{Forbidden, Policy, Program, ProgramError};
 pub use receipt::StartRefusal;
+use registration::Registration;
+pub use registration::{Occasion, Registered};
 use session::{Beats, Finished};
 
 /// Ended attempts whose receipts wait, together with the living, must fit the attach's frame.
@@ -141,6 +145,12 @@ pub enum Action {
         token: Token,
         output: String,
     },
+    /// Send the host's profile, which has this digest, on a stream of its own, and tell
+    /// [`Agent::handle_registered`] what became of it.
+    Register {
+        connection: ConnectionId,
+        digest: ProfileDigest,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -198,6 +208,7 @@ pub struct Agent {
     stopping: bool,
     disk_full: Option<DiskFull>,
     host: Option<HostNow>,
+    registration: Registration,
     actions: VecDeque<Action>,
 }
 
@@ -288,6 +299,7 @@ impl Agent {
             stopping: false,
             disk_full: None,
             host: None,
+            registration: Registration::default(),
             actions: VecDeque::new(),
         }
     }
@@ -304,7 +316,10 @@ impl Agent {
             match &c.link {
                 Link::AwaitsTable => None,
                 Link::Attaching { .. } => Some(given_up),
-                Link::Attached { beats, .. } => Some(given_up.min(beats.next_at())),
+                Link::Attached { beats, .. } => {
+                    let registers = self.registration.next_at().unwrap_or(BootMs(i64::MAX));
+                    Some(given_up.min(beats.next_at()).min(registers))
+                }
             }
         });
         lease.into_iter().chain(connection).min()

@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use protocol::attempt::{AttemptOutcome, Exit, Limits, Trigger, Work};
 use protocol::message::{
     AgentMessage, Attach, BulkAnswer, BulkRequest, CoordinatorBody, CoordinatorMessage, Hello,
-    Nonce, PROTOCOL_VERSION, Receipt,
+    KeptProfile, Nonce, PROTOCOL_VERSION, Receipt,
 };
 use protocol::output::{HEADER_BYTES, Mark, Record, Stream, Wanted};
 use protocol::{DurationMs, Epoch, ExecutionId, RunId, SessionId, Token, WallMs};
@@ -96,7 +96,13 @@ impl Conversation {
         };
         assert_eq!((attach.epoch, attach.nonce), (epoch, nonce));
         let (session, kill) = (self.session, vec![]);
-        self.says(CoordinatorBody::Attached { session, kill }).await;
+        let profile = KeptProfile::NotKept;
+        let body = CoordinatorBody::Attached {
+            session,
+            kill,
+            profile,
+        };
+        self.says(body).await;
         attach
     }
 

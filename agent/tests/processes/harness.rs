@@ -64,6 +64,7 @@ pub(crate) fn become_what_was_asked_for() {
             output_age: DurationMs::from_secs(3600),
             output_of_each_job: 3,
             output_bytes_total: None,
+            looking: None,
             policy: None,
             work: agent::Work::Run,
         };

@@ -155,6 +155,9 @@ pub(crate) enum Command {
     Agent(Agent),
     /// Run the supervisor of a host: the parent of every attempt
     Supervisor(Supervisor),
+    /// Look at the host once, for its agent
+    #[command(hide = true)]
+    Look(Look),
     /// Keep the leader's address on this machine while its coordinator leads
     AddressKeeper(AddressKeeper),
     /// Make the cluster's authority, and certificates by which its parts know each other

@@ -295,9 +295,29 @@ pub(crate) struct RunAgent {
     /// /etc/matins/policy.toml, where there is one]
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// Where /proc and /sys are found that tell of the host's hardware, for trials: a
+    /// directory with copies of them
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub(crate) hardware_root: PathBuf,
+    /// How long it is between two looks at the hardware, for trials
+    #[arg(long, value_name = "DURATION", value_parser = parse_length, default_value = "30s", hide = true)]
+    pub(crate) look_every: DurationMs,
     /// Run nothing and call every attempt a success, after so many milliseconds
     #[arg(long, value_name = "MS", hide = true)]
     pub(crate) pretend_for_bench: Option<u32>,
+}
+
+/// One look at a host, by a child of its agent.
+#[derive(Args, Debug)]
+pub(crate) struct Look {
+    /// Where /proc and /sys are found
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: PathBuf,
+    /// Directory of the agent's own state
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) child: Child,
 }
 
 #[derive(Args, Debug)]

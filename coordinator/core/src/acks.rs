@@ -73,6 +73,7 @@ impl Core {
         if let Some(told) = beat.host.as_ref().and_then(|host| host.clock.as_ref()) {
             self.gate.note_told(agent_id, told, now);
         }
+        self.sessions.note_fares(conn, beat.host);
         let beat = Beat {
             conn,
             session: beat.session,

@@ -7,8 +7,8 @@ use jobs::{Manifest, Shards};
 use ledger::command::{
     CancelRun, ChangeGroup, ClearAlert, Command, Confirm, CordonAgent, CreateJoinToken,
     CreateToken, DeleteJob, DeleteResource, Enrol, ManualRun, NoteBackup, PauseJob, PutJob,
-    PutResource, Redo, RenewAgent, Rerun, RerunScope, ResumeJob, RevokeAgent, RevokeJoinToken,
-    RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
+    PutResource, Redo, RegisterHost, RenewAgent, Rerun, RerunScope, ResumeJob, RevokeAgent,
+    RevokeJoinToken, RevokeToken, Settlement, UncordonAgent, Verdict as Answer,
 };
 use ledger::{Cordon, Done, JobRow, Proposal, Refusal, ShardState};
 use profiles::matching::Ask;
@@ -110,6 +110,7 @@ pub enum Request {
     RevokeJoinToken(RevokeJoinToken),
     Enrol(Enrol),
     RenewAgent(RenewAgent),
+    RegisterHost(Box<RegisterHost>),
     /// What is done next to the control group, which is not the ledger's to do.
     ChangeGroup(ChangeGroup),
     /// What became of a backup that this coordinator was to make by its schedule.
@@ -383,6 +384,7 @@ impl Core {
             Request::RevokeJoinToken(revoke) => Command::RevokeJoinToken(revoke),
             Request::Enrol(enrol) => Command::Enrol(enrol),
             Request::RenewAgent(renew) => Command::RenewAgent(renew),
+            Request::RegisterHost(register) => Command::RegisterHost(register),
             Request::ChangeGroup(change) => Command::ChangeGroup(change),
             Request::NoteBackup(note) => Command::NoteBackup(note),
         };

@@ -13,8 +13,10 @@ use std::collections::BTreeMap;
 use ledger::command::{AttachAgent, Command, EndSession, Finish, MarkStarted};
 use ledger::{AgentRow, Cordon, Done, Owed, Refusal, WorkingSet};
 use protocol::lease::{QUIET_HOST, SESSION_END};
-use protocol::message::{AgentMessage, Attach, CoordinatorBody, LABELS_MAX, Nonce, SLOTS_MAX};
-use protocol::{AgentId, AgentName, BootMs, Lifetime, Now, Rule, SessionId, Token};
+use protocol::message::{
+    AgentMessage, Attach, CoordinatorBody, KeptProfile, LABELS_MAX, Nonce, SLOTS_MAX,
+};
+use protocol::{AgentId, AgentName, BootMs, HostNow, Lifetime, Now, Rule, SessionId, Token};
 
 use crate::core::{ConnId, Core, Effect, Flight};
 use crate::fleet::Contact as Contacted;
@@ -79,6 +81,8 @@ struct Contact {
     /// Last acknowledged beat of the live session, and when it arrived.
     acked_beat: u64,
     acked_arrival: Option<BootMs>,
+    /// How its host fared at the newest beat that told.
+    host: Option<HostNow>,
 }
 
 impl Sessions {
@@ -132,6 +136,18 @@ impl Sessions {
         }
     }
 
+    /// Notes how the host of the agent on a connection fares.
+    pub(crate) fn note_fares(&mut self, conn: ConnId, host: Option<HostNow>) {
+        if let Some(contact) = self.contact_of(conn) {
+            contact.host = host;
+        }
+    }
+
+    /// How the host of an agent fared at its newest beat, if it told.
+    pub(crate) fn host_now(&self, name: &AgentName) -> Option<&HostNow> {
+        self.agents.get(name)?.host.as_ref()
+    }
+
     pub(crate) fn note_acked(&mut self, conn: ConnId, beat: u64, arrived: BootMs) {
         if let Some(contact) = self.contact_of(conn) {
             contact.acked_beat = contact.acked_beat.max(beat);
@@ -153,6 +169,11 @@ impl Sessions {
 }
 
 impl Core {
+    /// How the host of an agent fared at its newest beat, where it is attached and told.
+    pub fn host_now(&self, name: &AgentName) -> Option<&HostNow> {
+        self.sessions.host_now(name)
+    }
+
     /// A connection, whose certificate names this agent: a new one, or one that was open when this
     /// core was made. `nonce` was drawn for this connection.
     pub fn handle_connected(
@@ -357,7 +378,15 @@ impl Core {
                 self.queue.step_back(key);
             }
         }
-        self.send(conn, CoordinatorBody::Attached { session, kill });
+        let agent = self.set.agents.get(&agent_id);
+        let profile = agent.and_then(|agent| agent.profile);
+        let profile = profile.map_or(KeptProfile::Missing, |row| KeptProfile::Is(row.digest));
+        let attached = CoordinatorBody::Attached {
+            session,
+            kill,
+            profile,
+        };
+        self.send(conn, attached);
         if self.rules.on(Rule::DrainIsToldAgain) {
             self.interrupt_if_drained(agent_id);
         }
@@ -436,6 +465,7 @@ impl Core {
             last_heard: arrived.at,
             acked_beat: 0,
             acked_arrival: None,
+            host: None,
         });
         contact.conn = Some(conn);
         contact.last_heard = arrived.at;

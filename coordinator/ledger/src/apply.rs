@@ -302,6 +302,7 @@ impl Context<'_> {
             Command::RevokeJoinToken(command) => command.apply(self),
             Command::Enrol(command) => command.apply(self),
             Command::RenewAgent(command) => command.apply(self),
+            Command::RegisterHost(command) => command.apply(self),
             Command::Restore(command) => command.apply(self),
             Command::NoteBackup(command) => command.apply(self),
             Command::NoteHealth(command) => command.apply(self),

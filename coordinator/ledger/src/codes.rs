@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use jobs::{Overlap, Previous, Serial};
 use protocol::attempt::{AttemptOutcome, Trigger};
+use protocol::host::Turn;
 use protocol::names::NameError;
 use protocol::{ApiRole, Health, Role};
 use rusqlite::Row;
@@ -207,6 +208,8 @@ impl Coded for Previous {
     }
 }
 
+coded!(Turn: Vanished = 0, Worse = 1, Changed = 2, Better = 3, Came = 4);
+
 coded!(GapReason:
     GivenUpAfterOutage = 0,
     UnreadableManifest = 1,
@@ -241,6 +244,7 @@ coded!(AlertKind:
     RoomShort = 23,
     AddressAway = 24,
     ClockUnsynchronised = 25,
+    HostChanged = 27,
     HostUnwell = 28,
 );
 
@@ -330,6 +334,7 @@ mod tests {
         check::<Trigger>();
         check::<AttemptOutcome>();
         check::<GapReason>();
+        check::<Turn>();
         check::<AlertKind>();
     }
 

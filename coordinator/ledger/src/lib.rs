@@ -54,12 +54,14 @@ mod working_set;
 pub use command::{COMMANDS_VERSION, Command, Proposal};
 pub use lease_times::LeaseTimes;
 pub use outcome::{Change, Done, Outcome, Owed, PutKind, Refusal};
-pub use pages::{AlertFilter, AuditFilter, JobFilter, Page, ROWS_MAX, RunCursor, RunFilter};
+pub use pages::{
+    AlertFilter, AuditFilter, JobFilter, Page, ROWS_MAX, RegisteredProfile, RunCursor, RunFilter,
+};
 pub use preview::{PutPreview, Standing};
 pub use reader::{Reader, ReaderError};
 pub use rows::{
-    AgentRow, BackupRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ResourceRow, RunRow,
-    RunState, SeenClock, ShardRow, ShardState, VersionRow, Wait,
+    AgentRow, BackupRow, Bar, Blocker, Cordon, JobRow, Lease, Namespace, ProfileRow, ResourceRow,
+    RunRow, RunState, SeenClock, ShardRow, ShardState, VersionRow, Wait,
 };
 pub use seen::{AttemptSeen, JobSeen, RunSeen, SEEN_ATTEMPTS_MAX, SEEN_RUNS_MAX};
 pub use store::{Store, StoreError};

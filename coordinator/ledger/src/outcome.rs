@@ -168,6 +168,9 @@ pub enum Done {
     },
     /// A host may be given its next certificate.
     Renewed,
+    HostRegistered {
+        generation: u32,
+    },
     GroupChangeNoted,
     /// `changed` is false where it had been revoked before.
     TokenRevoked {
@@ -287,6 +290,14 @@ pub enum Refusal {
     Revoked { reason: String },
     #[error("there is no agent `{name}`: no host of this name has ever attached")]
     NoAgentNamed { name: AgentName },
+    #[error(
+        "the profile of {name} was compared with generation {expected}, and the newest is {generation}"
+    )]
+    ProfileMoved {
+        name: AgentName,
+        expected: u32,
+        generation: u32,
+    },
     #[error("{name} is {}: it is given nothing until it is uncordoned", cordon.as_str())]
     Cordoned { name: AgentName, cordon: Cordon },
     #[error("there is no resource `{}`", resource.as_str())]

@@ -14,7 +14,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::answers::Answers;
 use crate::lease_times::{self, LeaseTimes};
 use crate::outcome::Refusal;
-use crate::pages::{AlertFilter, AuditFilter, JobFilter, Page, RunCursor, RunFilter};
+use crate::pages::{
+    AlertFilter, AuditFilter, JobFilter, Page, RegisteredProfile, RunCursor, RunFilter,
+};
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
 use crate::seen::JobSeen;
@@ -229,6 +231,24 @@ impl Reader {
     /// One agent, as [`Reader::agents`] shows it.
     pub fn agent(&self, name: &AgentName) -> Result<Option<api::Agent>, ReaderError> {
         self.answer("reading an agent", |answers| answers.agent(name))
+    }
+
+    /// What a host last registered, if it has.
+    pub fn host_profile(&self, name: &AgentName) -> Result<Option<RegisteredProfile>, ReaderError> {
+        self.answer("reading a host's profile", |answers| {
+            answers.host_profile(name)
+        })
+    }
+
+    /// How a host's profiles differed from the ones before, the newest first.
+    pub fn host_changes(
+        &self,
+        name: &AgentName,
+        limit: u32,
+    ) -> Result<Vec<api::HostChange>, ReaderError> {
+        self.answer("reading the changes of a host", |answers| {
+            answers.host_changes(name, limit)
+        })
     }
 
     /// Alerts, those opened last first.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 pub use protocol::RunState;
 use protocol::attempt::Trigger;
+use protocol::host::ProfileDigest;
 use protocol::message::Incarnation;
 use protocol::{
     AgentId, AgentName, DurationMs, ExecutionId, Health, HostFacts, JobId, JobName, Label, Now,
@@ -310,6 +311,8 @@ pub struct AgentRow {
     pub labels: Arc<[Label]>,
     /// What the host was found to be when it last registered.
     pub facts: Arc<HostFacts>,
+    /// Which of its profiles that was; `None` before it has registered.
+    pub profile: Option<ProfileRow>,
     /// Why it is served no more, whatever it shows.
     pub barred: Option<Bar>,
     pub cordon: Option<Cordon>,
@@ -319,6 +322,14 @@ pub struct AgentRow {
     /// Reigns that began since the agent last attached: `BecomeActive` adds one for every agent,
     /// `AttachAgent` sets it to 0.
     pub silent_reigns: u32,
+}
+
+/// A profile of a host, without what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileRow {
+    /// Rises with every profile that differs from the one before in what matters; the first is 1.
+    pub generation: u32,
+    pub digest: ProfileDigest,
 }
 
 /// Something that shards share, and of which there is only so much.
@@ -348,6 +359,7 @@ impl AgentRow {
             slots: 0,
             labels: Arc::from([]),
             facts: Arc::default(),
+            profile: None,
             barred: None,
             cordon: None,
             health: None,

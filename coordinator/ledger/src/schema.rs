@@ -10,6 +10,7 @@
 //! token is found.
 
 use protocol::attempt::{AttemptOutcome, Trigger};
+use protocol::host::Turn;
 use protocol::{ApiRole, Health, Role, Rule, Rules};
 use rusqlite::Connection;
 
@@ -213,7 +214,6 @@ CREATE TABLE agents (
     supervisor INTEGER NOT NULL,
     slots INTEGER NOT NULL,
     labels TEXT NOT NULL,
-    facts TEXT NOT NULL,
     barred INTEGER,
     barred_reason TEXT,
     cordon INTEGER,
@@ -222,6 +222,28 @@ CREATE TABLE agents (
     silent_reigns INTEGER NOT NULL,
     noted_health INTEGER
 ) STRICT;
+
+CREATE TABLE host_profiles (
+    agent_id INTEGER PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    registered_at INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    facts TEXT NOT NULL,
+    report TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE host_changes (
+    agent_id INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    about TEXT NOT NULL,
+    before TEXT,
+    after TEXT,
+    PRIMARY KEY (agent_id, n)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE resources (
     name TEXT PRIMARY KEY,
@@ -564,10 +586,37 @@ fn agent_views() -> Vec<View> {
         format!("{} AS attached_at", rfc3339("s.attached_at")),
         format!("{} AS ended_at", rfc3339("s.ended_at")),
     ];
+    let profile = vec![
+        "a.name AS agent".to_owned(),
+        "p.generation AS generation".to_owned(),
+        format!("{} AS since", rfc3339("p.since")),
+        format!("{} AS registered_at", rfc3339("p.registered_at")),
+        "p.facts AS facts".to_owned(),
+        "p.report AS report".to_owned(),
+    ];
+    let change = vec![
+        "a.name AS agent".to_owned(),
+        format!("{} AS at", rfc3339("c.at")),
+        "c.generation AS generation".to_owned(),
+        format!("{} AS turn", word::<Turn>("c.turn")),
+        "c.about AS about".to_owned(),
+        "c.before AS before".to_owned(),
+        "c.after AS after".to_owned(),
+    ];
     let resource = ["name", "capacity", "in_use"].map(str::to_owned).into();
     vec![
         ("agent_view", agent, "agents"),
         ("resource_view", resource, "resources"),
+        (
+            "host_profile_view",
+            profile,
+            "host_profiles p JOIN agents a USING (agent_id)",
+        ),
+        (
+            "host_change_view",
+            change,
+            "host_changes c JOIN agents a USING (agent_id)",
+        ),
         (
             "session_view",
             session,
@@ -699,7 +748,7 @@ mod tests {
         let (run, _) = bed.fire(job, 1);
         let token = bed.grant(run, 0, session);
         let views = bed.view("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
-        assert_eq!(views.len(), 19);
+        assert_eq!(views.len(), 21);
         for view in views {
             bed.view(&format!("SELECT * FROM {view}"));
         }

@@ -10,9 +10,9 @@ use crate::command::{
     Admit, AttachAgent, BecomeActive, CancelRun, ChangeGroup, ClearAlert, Command, Confirm,
     CordonAgent, CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource, EndSession,
     Enrol, Expire, Finish, Fire, Grant, ManualRun, MarkStarted, NoteBackup, NoteHealth, PauseJob,
-    PutJob, PutResource, Quarantine, RaiseAlert, Redo, ReleaseGrants, Remind, RenewAgent, Rerun,
-    Restore, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, SkipWaiting,
-    UncordonAgent, Unplaceable,
+    PutJob, PutResource, Quarantine, RaiseAlert, Redo, RegisterHost, ReleaseGrants, Remind,
+    RenewAgent, Rerun, Restore, ResumeJob, RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts,
+    SkipWaiting, UncordonAgent, Unplaceable,
 };
 use crate::rows::{RunRow, RunState, ShardRow};
 use crate::{Done, Outcome, Proposal, PutKind, Refusal, Store, WorkingSet};
@@ -367,6 +367,12 @@ into_command!(
     NoteBackup,
     NoteHealth,
 );
+
+impl From<RegisterHost> for Command {
+    fn from(command: RegisterHost) -> Command {
+        Command::RegisterHost(Box::new(command))
+    }
+}
 
 impl From<PutJob> for Command {
     fn from(command: PutJob) -> Command {

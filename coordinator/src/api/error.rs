@@ -219,6 +219,11 @@ impl ApiError {
         self
     }
 
+    /// For who is no client.
+    pub(crate) fn why(&self) -> &str {
+        &self.body.why
+    }
+
     /// What the scheduler answered to a request, or that it did not.
     pub(crate) fn asking(what: impl Into<String>, error: &AskError) -> ApiError {
         let why = error.to_string();

@@ -10,7 +10,8 @@ use ledger::command::AlertKind;
 use ledger::{AlertFilter, AuditFilter, Cordon, Done, ROWS_MAX, RunState};
 use protocol::api::{
     Agent, AgentAnswer, AgentDetail, Alert, AuditEntry, ClearAlertAnswer, ClearAlertRequest,
-    CordonRequest, DrainRequest, IdOrNull, RevokeAnswer, RevokeRequest, Status, UncordonRequest,
+    CordonRequest, DrainRequest, HostDetail, IdOrNull, RevokeAnswer, RevokeRequest, Status,
+    UncordonRequest,
 };
 use protocol::{AgentId, AgentName, AlertId, JobName, NamespaceName, Now, RunId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -26,6 +27,9 @@ use super::pages::{self, PageQuery, Paged, place};
 const ALERTS_DEFAULT: u32 = 100;
 
 const AUDIT_DEFAULT: u32 = 100;
+
+/// Changes of a host that it is shown with.
+const CHANGES_SHOWN: u32 = 100;
 
 /// Query of `GET /api/v1/alerts`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -67,21 +71,31 @@ pub(super) async fn agents(
 
 /// Puts in what only the leader knows of these agents.
 async fn tell_standings(api: &Api, what: &str, agents: &mut [Agent]) -> Result<(), ApiError> {
-    let ids: Vec<AgentId> = agents.iter().map(|agent| agent.id).collect();
+    let asked: Vec<(AgentId, AgentName)> = agents
+        .iter()
+        .map(|agent| (agent.id, agent.agent.clone()))
+        .collect();
     let look = move |core: &Core, now| -> Vec<_> {
-        let standings = ids.into_iter().map(|id| core.standing_of(id, now));
-        standings.collect()
+        let told = asked.into_iter().map(|(id, name)| {
+            let fares = core.host_now(&name).and_then(|host| host.health.as_ref());
+            let health = fares.map(|fares| fares.health.clone());
+            (core.standing_of(id, now), health)
+        });
+        told.collect()
     };
     let standings = api
         .engine
         .ask(look)
         .await
         .map_err(|error| ApiError::asking(what, &error))?;
-    for (agent, standing) in agents.iter_mut().zip(standings) {
+    for (agent, (standing, health)) in agents.iter_mut().zip(standings) {
         // One that is in the ledger and not yet in the core has only just attached.
         standing
             .map_or("offline", word)
             .clone_into(&mut agent.state);
+        if let (Some(host), Some(health)) = (&mut agent.host, health) {
+            host.health = Some(health);
+        }
     }
     Ok(())
 }
@@ -109,7 +123,34 @@ async fn detail(api: &Api, what: &str, name: &AgentName) -> Result<AgentDetail, 
     let id = agent.id;
     let read = move |reader: &ledger::Reader| reader.leases_of(id);
     let leases = api.readers.read(what, read).await?;
-    Ok(AgentDetail { agent, leases })
+    let profile = host(api, what, name).await?;
+    Ok(AgentDetail {
+        agent,
+        leases,
+        profile,
+    })
+}
+
+/// What is known of the host of an agent, once it has registered.
+async fn host(api: &Api, what: &str, name: &AgentName) -> Result<Option<HostDetail>, ApiError> {
+    let wanted = name.clone();
+    let read = move |reader: &ledger::Reader| {
+        let changes = reader.host_changes(&wanted, CHANGES_SHOWN)?;
+        let registered = reader.host_profile(&wanted)?;
+        Ok(registered.map(|registered| (registered.profile, changes)))
+    };
+    let Some((profile, changes)) = api.readers.read(what, read).await? else {
+        return Ok(None);
+    };
+    let wanted = name.clone();
+    let look = move |core: &Core, _| core.host_now(&wanted).cloned();
+    let now = api.engine.ask(look).await;
+    Ok(Some(HostDetail {
+        facts: profile.facts,
+        report: profile.report,
+        now: now.map_err(|error| ApiError::asking(what, &error))?,
+        changes,
+    }))
 }
 
 /// `POST /api/v1/agents/{name}/cordon`

@@ -80,7 +80,7 @@ impl FakeAgent {
         let mut agent = FakeAgent::connect(house, coordinator, name);
         agent.follow_invitation(slots, Vec::new());
         agent.session = agent.hear("to be attached", |body| match body {
-            CoordinatorBody::Attached { session, kill } => {
+            CoordinatorBody::Attached { session, kill, .. } => {
                 assert_eq!(kill, []);
                 Some(session)
             }

@@ -95,6 +95,7 @@ impl Agent {
                     self.send(AgentMessage::Heartbeat(heartbeat));
                     self.ask_supervisor(now.boot);
                 }
+                self.register(now.boot);
             }
         }
     }

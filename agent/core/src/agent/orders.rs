@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use protocol::attempt::Work;
 use protocol::lease::agent_deadline;
-use protocol::message::{CoordinatorBody, CoordinatorMessage};
+use protocol::message::{CoordinatorBody, CoordinatorMessage, KeptProfile};
 use protocol::supervisor::{KillCause, Launch, Request};
 use protocol::{BootMs, DurationMs, Now, Rule, SessionId, Token, WallMs};
 
@@ -52,9 +52,11 @@ impl Agent {
 
     pub(super) fn handle_command(&mut self, body: CoordinatorBody, now: Now) {
         match body {
-            CoordinatorBody::Attached { session, kill } => {
-                self.handle_attached(session, &kill, now);
-            }
+            CoordinatorBody::Attached {
+                session,
+                kill,
+                profile,
+            } => self.handle_attached(session, &kill, profile, now),
             CoordinatorBody::AttachRefused { reason } => {
                 if let Some(id) = self.current.as_ref().map(|c| c.id) {
                     self.disconnect(id, DisconnectReason::Refused(reason));
@@ -90,7 +92,13 @@ impl Agent {
         }
     }
 
-    pub(super) fn handle_attached(&mut self, session: SessionId, kill: &[Token], now: Now) {
+    pub(super) fn handle_attached(
+        &mut self,
+        session: SessionId,
+        kill: &[Token],
+        profile: KeptProfile,
+        now: Now,
+    ) {
         let Some(current) = &mut self.current else {
             return;
         };
@@ -122,6 +130,8 @@ impl Agent {
             self.send_receipt(token);
         }
         self.leave_older_lines();
+        self.registration.note_attached(profile);
+        self.register(now.boot);
     }
 
     pub(super) fn handle_ack(&mut self, session: SessionId, beat: u64, live: &[Token], now: Now) {

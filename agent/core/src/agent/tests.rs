@@ -1,11 +1,12 @@
 use protocol::attempt::{Exit, Limits, Trigger, Work};
 use protocol::lease::{HEARTBEAT, KILL_GRACE, QUIET_HOST, TAKEOVER_DEFAULT, margin};
-use protocol::message::{CoordinatorBody, CoordinatorMessage};
+use protocol::message::{CoordinatorBody, CoordinatorMessage, KeptProfile};
 use protocol::supervisor::{End, Held, SpawnFault};
 use protocol::{ExecutionId, RunId};
 
 mod lines;
 mod promises;
+mod registering;
 
 use super::*;
 
@@ -224,6 +225,7 @@ fn attached(kill: &[i64]) -> CoordinatorBody {
     CoordinatorBody::Attached {
         session: SESSION,
         kill: kill.iter().map(|&t| Token(t)).collect(),
+        profile: KeptProfile::NotKept,
     }
 }
 

@@ -51,6 +51,7 @@ fn agent_options(options: &BenchFleet, host: &str) -> agent::Options {
         output_of_each_job: 1,
         output_bytes_total: Some(1 << 20),
         policy: None,
+        looking: None,
         work: agent::Work::Pretend { takes: TAKES },
     }
 }

@@ -164,6 +164,7 @@ fn agent_that_writes(id: usize, [slots, cpu, memory_gib, io]: Four, iops: u64) -
         slots: u32::try_from(slots).unwrap(),
         labels: Arc::from([]),
         facts: Arc::new(facts),
+        profile: None,
         barred: None,
         cordon: None,
         health: None,

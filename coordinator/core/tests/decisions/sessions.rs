@@ -4,7 +4,7 @@ use coordinator_core::dispatch::Standing;
 use coordinator_core::{ConnId, Request};
 use ledger::command::Command;
 use ledger::{Bar, Done};
-use protocol::message::{AgentMessage, Attach, CoordinatorBody, Heartbeat, Nonce};
+use protocol::message::{AgentMessage, Attach, CoordinatorBody, Heartbeat, KeptProfile, Nonce};
 
 use crate::bench::{Bench, Host, LONG, agent_name, attach};
 
@@ -389,7 +389,8 @@ fn an_attach_is_told_what_to_kill_and_what_to_cancel() {
         [
             CoordinatorBody::Attached {
                 session,
-                kill: vec![foreign]
+                kill: vec![foreign],
+                profile: KeptProfile::Missing,
             },
             CoordinatorBody::Cancel { session, token }
         ]

@@ -114,7 +114,8 @@ impl AttachAgent {
             context.end_session(before)?;
         }
         let labels: BTreeSet<Label> = self.labels.iter().cloned().collect();
-        let facts = known.map(|agent| Arc::clone(&agent.row.facts));
+        let registered = known.map(|agent| (Arc::clone(&agent.row.facts), agent.row.profile));
+        let (facts, profile) = registered.unwrap_or_default();
         // What an operator has said of a host outlives its sessions.
         let known = known.filter(|_| context.rules.on(Rule::CordonHolds));
         context.write_agent(&Agent {
@@ -126,7 +127,8 @@ impl AttachAgent {
                 supervisor: self.supervisor,
                 slots: self.slots,
                 labels: labels.into_iter().collect(),
-                facts: facts.unwrap_or_default(),
+                facts,
+                profile,
                 barred: None,
                 cordon: known.and_then(|agent| agent.row.cordon),
                 health: known.and_then(|agent| agent.row.health),

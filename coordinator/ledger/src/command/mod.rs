@@ -34,6 +34,7 @@ mod put_resource;
 mod quarantine;
 mod raise_alert;
 mod redo;
+mod register_host;
 mod release_grants;
 mod remind;
 mod renew_agent;
@@ -77,6 +78,7 @@ pub use put_resource::PutResource;
 pub use quarantine::Quarantine;
 pub use raise_alert::{AlertKind, RaiseAlert};
 pub use redo::Redo;
+pub use register_host::RegisterHost;
 pub use release_grants::ReleaseGrants;
 pub use remind::Remind;
 pub use renew_agent::RenewAgent;
@@ -153,6 +155,7 @@ pub enum Command {
     RevokeJoinToken(RevokeJoinToken),
     Enrol(Enrol),
     RenewAgent(RenewAgent),
+    RegisterHost(Box<RegisterHost>),
     Restore(Restore),
     ReleaseGrants(ReleaseGrants),
     NoteBackup(NoteBackup),
@@ -213,6 +216,7 @@ impl Command {
             | Command::RevokeJoinToken(_)
             | Command::Enrol(_)
             | Command::RenewAgent(_)
+            | Command::RegisterHost(_)
             | Command::Restore(_)
             | Command::ReleaseGrants(_)
             | Command::NoteBackup(_)

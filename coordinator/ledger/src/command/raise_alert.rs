@@ -71,6 +71,8 @@ pub enum AlertKind {
     AddressAway,
     /// A host does not fare well, and may be cordoned for it.
     HostUnwell,
+    /// A part of a host vanished or got worse.
+    HostChanged,
 }
 
 impl AlertKind {
@@ -105,6 +107,7 @@ impl AlertKind {
             AlertKind::RoomShort => "room_short",
             AlertKind::AddressAway => "address_away",
             AlertKind::HostUnwell => "host_unwell",
+            AlertKind::HostChanged => "host_changed",
         }
     }
 }

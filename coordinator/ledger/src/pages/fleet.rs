@@ -1,11 +1,12 @@
 //! Agents and resources by page, in the order of their names.
 
-use protocol::{AgentName, ResourceName, api};
+use protocol::{AgentName, HostFacts, ResourceName, WallMs, api};
 use rusqlite::{OptionalExtension, Row};
 
 use super::{Conditions, EXAMINED_MAX, Page, Walk};
 use crate::answers::Answers;
-use crate::tables::agent::{AGENT_COLUMNS, read_agent};
+use crate::rows::ProfileRow;
+use crate::tables::agent::{AGENT_COLUMNS, AGENTS, read_agent};
 use crate::tables::resource::{RESOURCE_COLUMNS, read_resource};
 
 impl Answers<'_> {
@@ -16,7 +17,7 @@ impl Answers<'_> {
         limit: u32,
     ) -> rusqlite::Result<Page<api::Agent, AgentName>> {
         let after = after.map(AgentName::as_str);
-        let walk = by_name(&shown_agents(), "agents", after, limit);
+        let walk = by_name(&shown_agents(), AGENTS, after, limit);
         walk.go(self.conn, |row| {
             let agent = show_agent(row)?;
             Ok((agent.agent.clone(), Some(agent)))
@@ -26,7 +27,7 @@ impl Answers<'_> {
     pub(crate) fn agent(&self, name: &AgentName) -> rusqlite::Result<Option<api::Agent>> {
         self.conn
             .prepare_cached(&format!(
-                "SELECT {} FROM agents WHERE name = ?1",
+                "SELECT {} FROM {AGENTS} WHERE name = ?1",
                 shown_agents()
             ))?
             .query_row([name.as_str()], show_agent)
@@ -72,7 +73,7 @@ pub(super) fn by_name(columns: &str, table: &str, after: Option<&str>, limit: u3
 /// What [`show_agent`] reads: an agent, and how many leases it holds.
 fn shown_agents() -> String {
     format!(
-        "{AGENT_COLUMNS}, (SELECT count(*) FROM shards s INDEXED BY shards_leased
+        "{AGENT_COLUMNS}, registered_at, since, (SELECT count(*) FROM shards s INDEXED BY shards_leased
             WHERE s.agent_id = agents.agent_id) AS leased"
     )
 }
@@ -86,6 +87,14 @@ fn show_agent(row: &Row<'_>) -> rusqlite::Result<api::Agent> {
         (None, None, None) => "offline",
     };
     let labels = agent.row.labels.iter();
+    let host = match agent.row.profile {
+        Some(profile) => {
+            let (since, at) = (row.get("since")?, row.get("registered_at")?);
+            let at = (WallMs(since), WallMs(at));
+            Some(summarise(profile, at, &agent.row.facts))
+        }
+        None => None,
+    };
     Ok(api::Agent {
         id: agent.row.agent_id,
         state: state.to_owned(),
@@ -93,6 +102,29 @@ fn show_agent(row: &Row<'_>) -> rusqlite::Result<api::Agent> {
         slots: agent.row.slots,
         leased: row.get("leased")?,
         labels: labels.map(|label| label.as_str().to_owned()).collect(),
+        host,
         agent: agent.row.name,
     })
+}
+
+fn summarise(
+    profile: ProfileRow,
+    (since, registered_at): (WallMs, WallMs),
+    facts: &HostFacts,
+) -> api::HostSummary {
+    let text = |name| facts.text(name).map(str::to_owned);
+    let disk = match facts.truth("disk.virtual") {
+        Some(true) => Some("virtual".to_owned()),
+        _ => text("disk.medium"),
+    };
+    api::HostSummary {
+        generation: profile.generation,
+        since,
+        registered_at,
+        cpu_usable_milli: facts.number("cpu.usable_milli"),
+        memory_usable_bytes: facts.number("memory.usable_bytes"),
+        disk,
+        fsync_grade: text("disk.fsync_grade"),
+        health: text("host.health"),
+    }
 }

@@ -10,6 +10,7 @@ mod alerts;
 mod audit;
 mod fleet;
 mod gaps;
+mod hosts;
 mod jobs;
 mod join;
 mod runs;
@@ -23,6 +24,7 @@ use crate::tables::job::find_job_named;
 
 pub use alerts::AlertFilter;
 pub use audit::AuditFilter;
+pub use hosts::RegisteredProfile;
 pub use jobs::JobFilter;
 pub use runs::{RunCursor, RunFilter};
 

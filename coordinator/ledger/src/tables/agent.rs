@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use protocol::host::NoDigest;
 use protocol::message::Incarnation;
 use protocol::{AgentId, AgentName, Health, Label, SessionId, WallMs};
+use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::apply::{Context, Stop};
-use crate::codes::{Coded, coded_option, json, named};
+use crate::codes::{Coded, coded_option, damaged, json, json_option, named};
 use crate::outcome::Refusal;
-use crate::rows::{AgentRow, Bar, Cordon};
+use crate::rows::{AgentRow, Bar, Cordon, ProfileRow};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agent {
@@ -67,7 +69,12 @@ pub(crate) struct Session {
 }
 
 pub(crate) const AGENT_COLUMNS: &str = "agent_id, name, session, boot_id, supervisor, slots, labels, \
-     facts, barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns, noted_health";
+     facts, barred, barred_reason, cordon, cordon_by, cordon_reason, silent_reigns, noted_health, \
+     generation, digest";
+
+/// Where [`AGENT_COLUMNS`] are read from. Facts seldom change and are long, and agents are written with
+/// every attach and every reign: so they lie in a table of their own.
+pub(crate) const AGENTS: &str = "agents LEFT JOIN host_profiles USING (agent_id)";
 
 pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
     let cordon = coded_option(row, 10)?;
@@ -84,7 +91,8 @@ pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
             supervisor: Incarnation(row.get::<_, i64>(4)?.cast_unsigned()),
             slots: row.get(5)?,
             labels: json::<Vec<Label>>(row, 6)?.into(),
-            facts: Arc::new(json(row, 7)?),
+            facts: json_option(row, 7)?.map_or_else(Arc::default, Arc::new),
+            profile: read_profile_row(row)?,
             barred: coded_option(row, 8)?,
             cordon,
             silent_reigns: row.get(13)?,
@@ -95,9 +103,20 @@ pub(crate) fn read_agent(row: &Row<'_>) -> rusqlite::Result<Agent> {
     })
 }
 
+fn read_profile_row(row: &Row<'_>) -> rusqlite::Result<Option<ProfileRow>> {
+    let Some(generation) = row.get(15)? else {
+        return Ok(None);
+    };
+    let digest: String = row.get(16)?;
+    let digest = digest
+        .parse()
+        .map_err(|error: NoDigest| damaged(16, Type::Text, &error.to_string()))?;
+    Ok(Some(ProfileRow { generation, digest }))
+}
+
 pub(crate) fn list_agents(conn: &Connection) -> rusqlite::Result<Vec<Agent>> {
     conn.prepare_cached(&format!(
-        "SELECT {AGENT_COLUMNS} FROM agents ORDER BY agent_id"
+        "SELECT {AGENT_COLUMNS} FROM {AGENTS} ORDER BY agent_id"
     ))?
     .query_map([], read_agent)?
     .collect()
@@ -111,7 +130,7 @@ impl Context<'_> {
         let agent = self
             .conn
             .prepare_cached(&format!(
-                "SELECT {AGENT_COLUMNS} FROM agents WHERE agent_id = ?1"
+                "SELECT {AGENT_COLUMNS} FROM {AGENTS} WHERE agent_id = ?1"
             ))?
             .query_row([agent_id.0], read_agent)
             .optional()?;
@@ -125,7 +144,7 @@ impl Context<'_> {
         Ok(self
             .conn
             .prepare_cached(&format!(
-                "SELECT {AGENT_COLUMNS} FROM agents WHERE name = ?1"
+                "SELECT {AGENT_COLUMNS} FROM {AGENTS} WHERE name = ?1"
             ))?
             .query_row([name.as_str()], read_agent)
             .optional()?)
@@ -137,17 +156,17 @@ impl Context<'_> {
         Ok(self.agent_named(name)?.ok_or_else(gone)?)
     }
 
-    /// Writes an agent, be it new or known.
+    /// Writes an agent, be it new or known. What it has registered is not touched.
     pub(crate) fn write_agent(&mut self, agent: &Agent) -> Result<(), Stop> {
         let row = &agent.row;
         self.conn
             .prepare_cached(
                 "INSERT INTO agents
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
                  ON CONFLICT (agent_id) DO UPDATE SET session = ?3, boot_id = ?4,
-                    supervisor = ?5, slots = ?6, labels = ?7, facts = ?8, barred = ?9,
-                    barred_reason = ?10, cordon = ?11, cordon_by = ?12, cordon_reason = ?13,
-                    silent_reigns = ?14, noted_health = ?15",
+                    supervisor = ?5, slots = ?6, labels = ?7, barred = ?8, barred_reason = ?9,
+                    cordon = ?10, cordon_by = ?11, cordon_reason = ?12, silent_reigns = ?13,
+                    noted_health = ?14",
             )?
             .execute(params![
                 row.agent_id.0,
@@ -157,7 +176,6 @@ impl Context<'_> {
                 row.supervisor.0.cast_signed(),
                 row.slots,
                 serde_json::to_string(&row.labels[..]).expect("a list of strings is always JSON"),
-                serde_json::to_string(&*row.facts).expect("facts by name are always JSON"),
                 row.barred.map(Bar::code),
                 agent.barred_reason,
                 row.cordon.map(Cordon::code),

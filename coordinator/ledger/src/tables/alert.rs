@@ -45,7 +45,8 @@ impl AlertKind {
             | AlertKind::DuplicateAgent
             | AlertKind::AgentRevoked
             | AlertKind::HostUnwell
-            | AlertKind::CertificateEnds => Scope::Agent,
+            | AlertKind::CertificateEnds
+            | AlertKind::HostChanged => Scope::Agent,
             AlertKind::ClockBehind
             | AlertKind::ClockDiffers
             | AlertKind::ClockHeld

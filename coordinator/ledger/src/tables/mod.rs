@@ -6,6 +6,7 @@ pub(crate) mod alert;
 pub(crate) mod attempt;
 pub(crate) mod control_machines;
 pub(crate) mod held;
+pub(crate) mod host;
 pub(crate) mod job;
 pub(crate) mod join;
 pub(crate) mod record;

@@ -7,17 +7,18 @@ use ledger::command::{
     ControlMachine, CordonAgent, CreateJoinToken, CreateToken, Decision, DeleteJob, DeleteResource,
     EndSession, Enrol, Expire, Finish, Fire, GapReason, Grant, GroupChange, ManualRun, MarkStarted,
     NoteBackup, NoteHealth, On, Over, PauseJob, PutJob, PutResource, Quarantine, RaiseAlert, Redo,
-    ReleaseGrants, Remind, RenewAgent, Rerun, RerunScope, Restore, ResumeJob, RevokeAgent,
-    RevokeJoinToken, RevokeToken, SettleAlerts, Settlement, SkipWaiting, UncordonAgent,
-    Unplaceable, Verdict,
+    RegisterHost, ReleaseGrants, Remind, RenewAgent, Rerun, RerunScope, Restore, ResumeJob,
+    RevokeAgent, RevokeJoinToken, RevokeToken, SettleAlerts, Settlement, SkipWaiting,
+    UncordonAgent, Unplaceable, Verdict,
 };
 use ledger::{Command, Cordon, Proposal, RunState, ShardState, WorkingSet};
 use proptest::prelude::*;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Trigger};
+use protocol::host::{Difference, ProfileDigest, Turn, Value};
 use protocol::message::Incarnation;
 use protocol::{
-    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, Health, JobId, JoinTokenId, Reach, Role,
-    RunId, SessionId, Token, WallMs,
+    AgentId, AlertId, ApiRole, BootMs, DurationMs, Epoch, Health, HostFacts, JobId, JoinTokenId,
+    Reach, Role, RunId, SessionId, Token, WallMs,
 };
 
 use crate::{MINUTE, manifest};
@@ -337,7 +338,8 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         let cordon = c.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]);
         let skipped = usize::from(c.byte()) % set.resources.len().max(1);
         let known = set.resources.keys().nth(skipped).cloned();
-        return match c.byte() % 12 {
+        return match c.byte() % 14 {
+            11 | 12 => Command::RegisterHost(Box::new(register(c, set))),
             5 | 6 => Command::PutResource(PutResource {
                 name: c.pick(&["db", "spare"]).parse().unwrap(),
                 capacity: c.pick(&[2, 3, 5, 0]),
@@ -372,6 +374,7 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
         AlertKind::FlappingLeader,
         AlertKind::OverlapSkipped,
         AlertKind::CommandRefused,
+        AlertKind::HostChanged,
     ]);
     let on = on(c, set, past);
     match c.below(6) {
@@ -393,6 +396,35 @@ fn odd_jobs(c: &mut Choices, set: &WorkingSet, past: &Past) -> Command {
             on,
             text: c.text(),
         }),
+    }
+}
+
+/// Mostly of a host that is there, and against the profile that it has.
+fn register(c: &mut Choices, set: &WorkingSet) -> RegisterHost {
+    let known = set.agents.values().nth(c.below(3));
+    let generation = known.and_then(|agent| agent.profile.map(|profile| profile.generation));
+    let mut facts = HostFacts::default();
+    facts.know("cpu.cores", Value::Number(c.pick(&[4, i64::MIN])));
+    facts.know("host.kernel", Value::Text(c.text()));
+    let turn = c.pick(&[Turn::Vanished, Turn::Worse, Turn::Better, Turn::Came]);
+    let difference = Difference {
+        turn,
+        about: c.pick(&["drive a", "drive b"]).to_owned(),
+        before: c.one_in(2).then(|| c.text()),
+        after: None,
+    };
+    RegisterHost {
+        name: known.map_or_else(|| "h9".parse().unwrap(), |agent| agent.name.clone()),
+        against: c.pick(&[
+            generation.unwrap_or(0),
+            generation.unwrap_or(0),
+            7,
+            u32::MAX,
+        ]),
+        digest: ProfileDigest([c.byte(); 16]),
+        facts,
+        report: c.text(),
+        differences: vec![difference; c.pick(&[0, 1, 1, 40, 65])],
     }
 }
 

@@ -255,7 +255,7 @@ fn generated_commands_reach_every_kind_of_answer() {
             *states.entry(run.state).or_default() += 1;
         }
     }
-    assert_eq!(done.len(), 39, "{done:?}");
+    assert_eq!(done.len(), 41, "{done:?}");
     assert!(done.values().all(|&count| count >= 3), "{done:?}");
     assert_eq!(states.len(), 9, "{states:?}");
 }

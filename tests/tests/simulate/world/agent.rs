@@ -401,6 +401,9 @@ impl World {
                     agent.core.handle_tail(token, "last words".to_owned(), now);
                 }
             }
+            Action::Register { .. } => {
+                unreachable!("nobody looks at the hosts of this world, so they have no profile")
+            }
         }
     }
 }

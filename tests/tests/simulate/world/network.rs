@@ -28,6 +28,8 @@ pub enum Direction {
 
 #[allow(clippy::large_enum_variant)] // few are on their way at once
 #[derive(Clone, Debug)]
+// A frame is moved once, into the network.
+#[allow(clippy::large_enum_variant)]
 pub enum Frame {
     Hello,
     Accepted,

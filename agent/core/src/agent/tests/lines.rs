@@ -69,6 +69,7 @@ fn a_higher_epoch_moves_the_session_and_kills_nothing() {
         CoordinatorBody::Attached {
             session: SessionId(900),
             kill: vec![],
+            profile: KeptProfile::NotKept,
         },
     );
     let actions = host.actions();

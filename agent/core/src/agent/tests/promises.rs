@@ -150,6 +150,7 @@ fn apply(host: &mut Host, seen: &mut Bystander, input: Input) {
             let body = CoordinatorBody::Attached {
                 session: SessionId(seen.sessions),
                 kill: kill.into_iter().map(Token).collect(),
+                profile: KeptProfile::Missing,
             };
             host.says_in(5, connection, body);
         }

@@ -1,0 +1,154 @@
+//! One look at the whole host, in a process of its own.
+//!
+//! Reading a machine takes some memory, tools that are asked take their time, and what touches disks may
+//! hang for good. So it is done by a short-lived child of the agent: what it used is gone with it, and
+//! one that hangs holds up itself. It writes what it found to its standard output: a line of JSON that
+//! the agent reads, and the profile, which the agent only hands on.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use hardware::Root;
+use probes::read_profile;
+use profiles::changes::digest;
+use protocol::HostProfile;
+use protocol::host::{HEALTHS, PROFILE_BYTES_MAX, ProfileDigest};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+/// What is not well and is told with a beat.
+const REASONS_MAX: usize = 8;
+
+/// Longest of these, in bytes.
+const REASON_BYTES_MAX: usize = 160;
+
+/// The first line of what a look writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Headline {
+    pub(crate) digest: ProfileDigest,
+    /// The worst of all that is judged, one of [`HEALTHS`].
+    pub(crate) health: String,
+    /// What is not well, the worst first.
+    pub(crate) reasons: Vec<String>,
+    pub(crate) rebuilding: bool,
+}
+
+/// Reads the host below `root` and writes what was found.
+pub fn write_look(root: &Path, data_directory: &Path, out: &mut impl Write) -> io::Result<()> {
+    let profile = read_profile(&Root::directory(root), data_directory, None);
+    let profile = within_bounds(profile);
+    serde_json::to_writer(&mut *out, &headline(&profile))?;
+    out.write_all(b"\n")?;
+    serde_json::to_writer(&mut *out, &profile)?;
+    out.flush()
+}
+
+/// A machine with more parts than a coordinator takes registers what is decided by, and says so.
+fn within_bounds(profile: HostProfile) -> HostProfile {
+    let bytes = serde_json::to_vec(&profile).map_or(0, |written| written.len());
+    if bytes <= PROFILE_BYTES_MAX {
+        return profile;
+    }
+    let what = format!(
+        "it has {bytes} bytes, more than the {PROFILE_BYTES_MAX} that a coordinator takes: \
+         see `matins hardware` on the host"
+    );
+    HostProfile {
+        report: serde_json::json!({
+            "items": [],
+            "problems": [{"where": "the report of this host", "what": what}],
+        }),
+        ..profile
+    }
+}
+
+fn headline(profile: &HostProfile) -> Headline {
+    let health = profile.facts.text("host.health").unwrap_or("unknown");
+    Headline {
+        digest: digest(profile),
+        health: health.to_owned(),
+        reasons: reasons(&profile.report),
+        rebuilding: profile.facts.truth("storage.rebuilding") == Some(true),
+    }
+}
+
+/// What is known to be wrong, a line each.
+fn reasons(report: &Json) -> Vec<String> {
+    let unknown = rank("unknown");
+    let items = report.get("items").and_then(Json::as_array);
+    let told = |item: &Json| {
+        let word = |name| item.get(name).and_then(Json::as_str).unwrap_or("");
+        let line = format!("{} {}: {}", word("kind"), word("id"), word("reason"));
+        (rank(word("health")), clip(line))
+    };
+    let mut bad: Vec<_> = items.into_iter().flatten().map(told).collect();
+    bad.retain(|(rank, _)| *rank > unknown);
+    bad.sort_by(|(one, _), (other, _)| other.cmp(one));
+    bad.truncate(REASONS_MAX);
+    bad.into_iter().map(|(_, line)| line).collect()
+}
+
+fn rank(health: &str) -> usize {
+    let place = HEALTHS.iter().position(|known| *known == health);
+    place.unwrap_or(0)
+}
+
+fn clip(mut line: String) -> String {
+    let mut end = line.len().min(REASON_BYTES_MAX);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    line.truncate(end);
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::HostFacts;
+    use protocol::host::Value;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_worst_is_told_first_and_what_is_unknown_is_no_reason() {
+        let item = |id: &str, health: &str| json!({"kind": "drive", "id": id, "health": health, "reason": "so"});
+        let report = json!({"items": [
+            item("a", "degraded"), item("b", "unknown"), item("c", "failed"), item("d", "ok"),
+            item("e", "rebuilding"), item("f", "degraded"),
+        ]});
+        assert_eq!(
+            reasons(&report),
+            ["drive c: so", "drive a: so", "drive f: so", "drive e: so"]
+        );
+        let many = vec![item(&"ä".repeat(300), "failed"); 20];
+        let told = reasons(&json!({ "items": many }));
+        assert_eq!(told.len(), REASONS_MAX);
+        assert!(told[0].len() <= REASON_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_host_with_too_much_registers_its_facts() {
+        let mut facts = HostFacts::default();
+        facts.know("host.health", Value::Text("degraded".to_owned()));
+        let report = json!({"items": ["x".repeat(PROFILE_BYTES_MAX)], "problems": []});
+        let bounded = within_bounds(HostProfile { facts, report });
+        assert_eq!(bounded.facts.text("host.health"), Some("degraded"));
+        assert_eq!(bounded.report["problems"].as_array().unwrap().len(), 1);
+        let written = serde_json::to_vec(&bounded).unwrap();
+        assert!(written.len() < PROFILE_BYTES_MAX);
+        assert_eq!(headline(&bounded).health, "degraded");
+    }
+
+    #[test]
+    fn a_look_is_a_line_and_a_profile() {
+        let root = tempfile::tempdir().unwrap();
+        let mut written = Vec::new();
+        write_look(root.path(), root.path(), &mut written).unwrap();
+        let end = written.iter().position(|&byte| byte == b'\n').unwrap();
+        let headline: Headline = serde_json::from_slice(&written[..end]).unwrap();
+        let profile: HostProfile = serde_json::from_slice(&written[end + 1..]).unwrap();
+        assert_eq!(headline.digest, digest(&profile));
+        assert_eq!(headline.health, "unknown");
+    }
+}
