@@ -2,12 +2,16 @@
 
 use std::fmt::Write;
 
-use protocol::api::{Agent, AgentDetail, Alert, AuditEntry, Job, JobDetail, Resource, Run};
+use protocol::api::{
+    Agent, AgentDetail, Alert, AuditEntry, HostSummary, Job, JobDetail, Resource, Run,
+};
 use protocol::{AgentName, JobName, WallMs};
 
 use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
 use crate::clock::{rough, to_the_second};
+use crate::commands::describe::host::thousandths;
+use crate::commands::hardware::size;
 use crate::commands::{agent_path, cut_off, path_of, shards_done, took};
 use crate::failure::Failure;
 use crate::output::{Page, Room};
@@ -238,22 +242,57 @@ fn jobs_table(jobs: &[Job], room: Room) -> String {
     table.render_in(room)
 }
 
+fn memory(bytes: i64) -> String {
+    size(bytes.unsigned_abs())
+}
+
+/// What it stores on, and how well it keeps its word: `ssd A`.
+fn disk_of(host: &HostSummary) -> Option<String> {
+    let disk = host.disk.clone()?;
+    Some(match &host.fsync_grade {
+        Some(grade) => format!("{disk} {grade}"),
+        None => disk,
+    })
+}
+
 fn agents_table(agents: &[Agent], room: Room) -> String {
     let mut table = match room {
-        Room::Columns80 => Table::new(&["~AGENT", "=STATE", "SLOTS", "IN USE", "~LABELS"]),
-        Room::Endless => Table::new(&["AGENT", "=STATE", "SLOTS", "IN USE", "LABELS", "ID", "WHY"]),
+        Room::Columns80 => Table::new(&[
+            "~AGENT", "=STATE", "=HEALTH", "IN USE", "CPU", "MEMORY", "DISK", "~LABELS",
+        ]),
+        Room::Endless => Table::new(&[
+            "AGENT",
+            "=STATE",
+            "=HEALTH",
+            "IN USE",
+            "CPU",
+            "MEMORY",
+            "DISK",
+            "LABELS",
+            "ID",
+            "PROFILE",
+            "REGISTERED",
+            "WHY",
+        ]),
     };
     for agent in agents {
+        let host = agent.host.as_ref();
+        let cell = |of: fn(&HostSummary) -> Option<String>| host.and_then(of).unwrap_or_default();
         let mut row = vec![
             agent.agent.to_string(),
             agent.state.clone(),
-            agent.slots.to_string(),
-            agent.leased.to_string(),
+            cell(|host| host.health.clone()),
+            format!("{}/{}", agent.leased, agent.slots),
+            cell(|host| host.cpu_usable_milli.map(thousandths)),
+            cell(|host| host.memory_usable_bytes.map(memory)),
+            cell(disk_of),
             agent.labels.join(", "),
         ];
         if room == Room::Endless {
             row.extend([
                 agent.id.to_string(),
+                cell(|host| Some(host.generation.to_string())),
+                cell(|host| Some(to_the_second(host.registered_at).to_string())),
                 agent.reason.clone().unwrap_or_default(),
             ]);
         }

@@ -255,7 +255,7 @@ fn said(name: &str, value: &Value) -> String {
     format!("{} {text}", plain(name))
 }
 
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     name.replace('_', " ").replace("numa", "NUMA")
 }
 

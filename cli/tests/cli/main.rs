@@ -7,6 +7,7 @@ mod access;
 mod asking;
 mod dev;
 mod hardware;
+mod hosts;
 mod import;
 mod leader;
 mod manifests;

@@ -1,7 +1,7 @@
 use protocol::WallMs;
 use protocol::api::AgentDetail;
 
-use super::Facts;
+use super::{Facts, host};
 use crate::clock::rough;
 use crate::output::Room;
 use crate::text::Table;
@@ -19,7 +19,14 @@ pub(super) fn show(detail: &AgentDetail, now: WallMs, room: Room) -> String {
     if !agent.labels.is_empty() {
         facts.add("labels", &agent.labels.join(", "));
     }
+    match (&agent.host, &detail.profile) {
+        (Some(host), Some(profile)) => host::add(&mut facts, host, profile, now),
+        _ => facts.add("host", "it has not told yet what it is"),
+    }
     let mut text = facts.text;
+    if let Some(profile) = &detail.profile {
+        text.push_str(&host::changes(&profile.changes, room));
+    }
     if detail.leases.is_empty() {
         return text;
     }

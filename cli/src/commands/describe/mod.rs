@@ -1,6 +1,7 @@
 //! `matins describe`: everything about one job, one run or one agent.
 
 mod agent;
+pub(super) mod host;
 mod job;
 mod observed;
 pub(super) mod run;

@@ -1,0 +1,122 @@
+//! Hosts that say what they are, by themselves, with real processes.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::place::{Place, agent, coordinator, fits, wait_for};
+
+/// A copy of what a kernel tells of a machine with two disks and a mirror of them.
+fn write_machine(place: &Place) {
+    for (name, content) in [
+        ("proc/meminfo", "MemTotal: 67108864 kB\n"),
+        ("sys/devices/system/cpu/present", "0-3\n"),
+        ("sys/devices/system/cpu/online", "0-3\n"),
+        ("sys/block/sda/size", "2097152\n"),
+        ("sys/block/sda/queue/rotational", "0\n"),
+        ("sys/block/sdb/size", "2097152\n"),
+        ("sys/block/sdb/queue/rotational", "0\n"),
+        ("sys/block/md0/size", "2097152\n"),
+        ("sys/block/md0/md/level", "raid1\n"),
+        ("sys/block/md0/md/array_state", "clean\n"),
+        ("sys/block/md0/md/raid_disks", "2\n"),
+        ("sys/block/md0/md/degraded", "0\n"),
+        ("sys/block/md0/md/sync_action", "idle\n"),
+    ] {
+        place.write(&format!("machine/{name}"), content);
+    }
+}
+
+#[test]
+fn a_host_registers_by_itself_and_tells_what_it_has_lost() {
+    let place = Place::new();
+    write_machine(&place);
+    place.authority("ca", "prod");
+    place.issue("ca", "coordinator", "c1", "c1");
+    place.issue("ca", "agent", "h1", "h1");
+    let arguments = [
+        &coordinator("data", "127.0.0.1:0")[..],
+        &["--identity", "c1"],
+    ]
+    .concat();
+    let _coordinator = place.start_coordinator("coordinator", &arguments);
+    let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
+    let agents = wait_for("the coordinator to say where it listens", || {
+        let log = place.read("coordinator.out");
+        let (_, rest) = log.split_once("agents=")?;
+        let (address, _) = rest.split_once(char::is_whitespace)?;
+        Some(address.to_owned())
+    });
+    let _supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);
+    let looks = ["--hardware-root", "machine", "--look-every", "200ms"];
+    let begin = [&agent("a", "h1", &agents)[..], &looks[..]].concat();
+    let running = place.start("agent", &begin);
+    let host = || {
+        let said = here(&["describe", "h1", "--output", "json"]);
+        serde_json::from_str::<Value>(&said.stdout).ok()
+    };
+    let generation = |host: &Value| host["host"]["generation"].as_u64();
+
+    let first = wait_for("the host to register", || {
+        host().filter(|host| generation(host) == Some(1))
+    });
+    let fact = |name: &str| first["profile"]["facts"][name]["known"].clone();
+    assert_eq!(fact("cpu.threads"), 4);
+    assert_eq!(fact("memory.size_bytes"), 64_u64 << 30);
+    let listed = here(&["get", "agents"]).done();
+    assert!(
+        listed.contains("HEALTH") && listed.contains("64"),
+        "{listed}"
+    );
+    fits(&listed);
+
+    // The same host, started anew, has nothing to tell.
+    drop(running);
+    let _again = place.start("agent-again", &begin);
+    wait_for("the host to be there again", || {
+        let log = place.read("agent-again.out");
+        log.contains("attached").then_some(())
+    });
+
+    fs::remove_dir_all(place.path("machine/sys/block/sdb")).unwrap();
+    place.write("machine/sys/block/md0/md/degraded", "1\n");
+    let second = wait_for("what was lost to be told", || {
+        host().filter(|host| generation(host) == Some(2))
+    });
+    let changes = second["profile"]["changes"].as_array().unwrap();
+    let told = |turn: &str, about: &str| {
+        let is = |change: &&Value| {
+            change["turn"] == turn && change["about"].as_str().unwrap().contains(about)
+        };
+        changes.iter().find(is).is_some()
+    };
+    assert!(told("vanished", "drive"), "{changes:?}");
+    assert!(told("worse", "md0"), "{changes:?}");
+    let beat = &second["profile"]["now"]["health"];
+    assert_eq!(beat["health"], "degraded", "{second}");
+    assert_eq!(second["host"]["health"], "degraded");
+
+    let alerts = here(&["get", "alerts"]).done();
+    assert!(alerts.contains("host_changed"), "{alerts}");
+    let shown = here(&["describe", "h1"]).done();
+    for word in ["generation 2", "vanished", "degraded", "md0"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+    fits(&shown);
+    let rows = here(&[
+        "sql",
+        "-o",
+        "json",
+        "SELECT count(*) AS n FROM host_profile_view",
+    ])
+    .done();
+    assert!(rows.contains("\"n\": 1"), "{rows}");
+
+    // All of it comes back, and nobody has to clear anything.
+    write_machine(&place);
+    wait_for("the alert to be over", || {
+        let alerts = here(&["get", "alerts"]).done();
+        (!alerts.contains("host_changed")).then_some(())
+    });
+    assert_eq!(generation(&host().unwrap()), Some(3));
+}
