@@ -9,9 +9,9 @@ use serde_json::Value as Json;
 
 use super::Facts;
 use crate::clock::{rough, to_the_second};
-use crate::commands::hardware::{plain, size};
+use crate::commands::hardware::plain;
 use crate::output::Room;
-use crate::text::{Table, count};
+use crate::text::{Table, count, size};
 
 /// Changes that are shown; `--output json` has them all.
 const CHANGES_SHOWN: usize = 10;

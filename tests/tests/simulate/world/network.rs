@@ -26,10 +26,8 @@ pub enum Direction {
     Down,
 }
 
-#[allow(clippy::large_enum_variant)] // few are on their way at once
+#[expect(clippy::large_enum_variant, reason = "few are on their way at once")]
 #[derive(Clone, Debug)]
-// A frame is moved once, into the network.
-#[allow(clippy::large_enum_variant)]
 pub enum Frame {
     Hello,
     Accepted,
