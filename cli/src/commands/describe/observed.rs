@@ -1,5 +1,7 @@
 //! What a job declares against what its runs have used, for people.
 
+use std::fmt::Write;
+
 use protocol::DurationMs;
 use protocol::api::{Declared, JobProfile, MemoryAdvice, Observed, Spread};
 
@@ -18,7 +20,7 @@ pub(super) fn show(profile: &JobProfile) -> String {
             "OBSERVED: no run of version {} has ended yet",
             profile.version
         );
-        text.push_str(&format!("\n{none}\n"));
+        let _ = write!(text, "\n{none}\n");
     }
     for observed in &profile.observed {
         text.push('\n');
@@ -127,7 +129,7 @@ fn memory(observed: &Observed, declared: Declared) -> String {
 fn advised(advice: &MemoryAdvice) -> String {
     let mut text = format!("advised: {}", size(advice.bytes));
     if let Some(at) = advice.exhausted_at_bytes {
-        text.push_str(&format!(", for {} were not enough", size(at)));
+        let _ = write!(text, ", for {} were not enough", size(at));
     } else if advice.falls_by_steps {
         text.push_str(", a fifth less than now; less would do, in steps");
     }
@@ -135,10 +137,11 @@ fn advised(advice: &MemoryAdvice) -> String {
         .cache_bytes
         .filter(|c| *c > advice.recent_max_bytes / 4)
     {
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "; up to {} of the peaks was cache, which less memory makes smaller",
             size(cache)
-        ));
+        );
     }
     text
 }
@@ -150,11 +153,13 @@ fn processors(cpu: &Spread, observed: &Observed, declared: Declared) -> String {
         hundredths(cpu.p95)
     );
     match declared.cpu_needed_milli {
-        Some(milli) => text.push_str(&format!("; {} set aside", hundredths(milli.into()))),
+        Some(milli) => {
+            let _ = write!(text, "; {} set aside", hundredths(milli.into()));
+        }
         None => text.push_str("; none set aside"),
     }
     if let Some(milli) = observed.cpu_advice_milli {
-        text.push_str(&format!(", advised: {}", hundredths(milli)));
+        let _ = write!(text, ", advised: {}", hundredths(milli));
     }
     text
 }
