@@ -143,7 +143,7 @@ fn parts_that_went_and_came_are_told() {
             add(
                 host,
                 json!({"kind": "drive", "id": "/dev/sdc", "health": "unknown"}),
-            )
+            );
         },
         &["came drive /dev/sdc: drive /dev/sdc is new (unknown)"],
     );
@@ -237,7 +237,7 @@ fn facts_are_weighed() {
     check(
         |host| {
             host.facts
-                .know("disk.fsync_grade", Value::Text("C".to_owned()))
+                .know("disk.fsync_grade", Value::Text("C".to_owned()));
         },
         &["worse disk.fsync_grade: disk.fsync_grade got worse: A, now C"],
     );
@@ -253,7 +253,7 @@ fn facts_are_weighed() {
     check(
         |host| {
             host.facts
-                .know("memory.usable_bytes", Value::Number(5 << 20))
+                .know("memory.usable_bytes", Value::Number(5 << 20));
         },
         &["came memory.usable_bytes: memory.usable_bytes is new (5.00 MiB)"],
     );
