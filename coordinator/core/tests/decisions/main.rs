@@ -12,6 +12,7 @@ mod dispatch;
 mod expiry;
 mod fires;
 mod group;
+mod health;
 mod people;
 mod receipts;
 mod reigns;
