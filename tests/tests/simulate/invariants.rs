@@ -30,6 +30,7 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
     p1_no_silence::on_propose(world, leader, proposal);
     p6_clocks::on_propose(world, leader, proposal);
     p7_bounded::on_propose(world, proposal);
+    placement::on_propose(world, proposal);
 }
 
 /// A command has been applied; the world's mirror is still that of before.

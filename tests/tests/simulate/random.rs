@@ -6,7 +6,7 @@ use ledger::{Bar, Command, Proposal};
 use protocol::Rules;
 
 use crate::invariants::{self, p4_nothing_precious};
-use crate::transition::{any_job, draw};
+use crate::transition::{any_facts, any_job, draw};
 use crate::world::people;
 use crate::world::process::Plan;
 use crate::world::{Held, World};
@@ -100,6 +100,10 @@ fn begin(world: &mut World) -> Held {
         let host = world.add_labelled_host(slots, labels);
         let drift = world.rng.between(-5_000, 5_000);
         world.hosts[host].clock.set_rates(world.now, drift, drift);
+        if !world.rng.one_in(4) {
+            let facts = any_facts(&mut world.rng);
+            world.set_facts(host, facts);
+        }
     }
     world.run_for(2_000)?;
     for _ in 0..world.rng.between(1, 4) {
@@ -145,6 +149,7 @@ struct Totals {
     runs: usize,
     leases: usize,
     taken: usize,
+    registered: usize,
     processes: usize,
     clones: usize,
     quarantined: usize,
@@ -164,6 +169,8 @@ impl Totals {
         self.reigns += world.log.iter().filter(begins).count();
         self.runs += world.truth.runs.len();
         self.leases += world.truth.grants.len();
+        let registers = |proposal: &&Proposal| matches!(proposal.command, Command::RegisterHost(_));
+        self.registered += world.log.iter().filter(registers).count();
         self.taken += world
             .truth
             .grants

@@ -17,6 +17,7 @@ mod pauses;
 mod people;
 mod receipts;
 mod restore;
+mod room;
 mod schedules;
 
 use std::collections::BTreeSet;
@@ -140,6 +141,7 @@ fn all() -> impl Iterator<Item = &'static Sequence> {
         bounds::SEQUENCES,
         fleet::SEQUENCES,
         health::SEQUENCES,
+        room::SEQUENCES,
         admission::SEQUENCES,
     ]
     .into_iter()

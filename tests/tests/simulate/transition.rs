@@ -2,11 +2,14 @@
 
 mod draw;
 
-pub use draw::{any_instant, any_job, draw, draw_for_coordinator, draw_for_host, draw_for_run};
+pub use draw::{
+    any_facts, any_instant, any_job, draw, draw_for_coordinator, draw_for_host, draw_for_run,
+};
 
 use ledger::Cordon;
 use ledger::command::{RerunScope, Verdict};
-use protocol::{Health, RunId, WallMs};
+use protocol::host::HostLoad;
+use protocol::{Health, HostFacts, RunId, WallMs};
 
 use crate::world::people::{self, Job};
 use crate::world::{Event, World};
@@ -138,6 +141,17 @@ pub enum Transition {
     LookAt {
         host: usize,
         health: Health,
+        rebuilding: bool,
+    },
+    /// Its agent finds that this host is so busy.
+    Load {
+        host: usize,
+        load: HostLoad,
+    },
+    /// Parts of this host have come, gone or changed.
+    Refit {
+        host: usize,
+        facts: HostFacts,
     },
     /// How much there is of what shards share.
     SetResource {
@@ -355,6 +369,9 @@ impl World {
             Transition::CloneHost { host, ms } => {
                 let (name, slots) = (self.hosts[host].identity.clone(), self.hosts[host].slots);
                 let clone = self.add_host_named(name, slots);
+                let facts = self.hosts[host].facts.clone();
+                self.hosts[clone].facts = facts;
+                self.find_profile(clone);
                 self.later(ms, Recovery::ScrapHost(clone));
             }
             Transition::RevokeHost { host } => {
@@ -370,7 +387,13 @@ impl World {
                 let name = self.hosts[host].identity.clone();
                 self.request(people::uncordon(&name));
             }
-            Transition::LookAt { host, health } => self.look_at_host(host, health),
+            Transition::LookAt {
+                host,
+                health,
+                rebuilding,
+            } => self.look_at_host(host, health, rebuilding),
+            Transition::Load { host, load } => self.load_host(host, Some(load)),
+            Transition::Refit { host, facts } => self.set_facts(host, facts),
             Transition::SetResource { capacity } => {
                 self.request(people::put_resource("db", capacity));
             }
@@ -480,6 +503,7 @@ impl World {
             self.hosts[host].disk_full = false;
             self.hosts[host].clock.set_right(self.now);
             self.hosts[host].set_delay((1, 4));
+            self.hosts[host].calm();
             self.boot(host);
             self.resume_host(host);
             if self.hosts[host].agent.as_ref().is_some_and(|a| a.stopped) {
@@ -494,6 +518,7 @@ impl World {
             }
             self.start_supervisor(host);
             self.start_agent(host);
+            self.tell_how_it_fares(host);
         }
     }
 

@@ -12,6 +12,7 @@ mod ledger;
 pub mod network;
 pub mod people;
 pub mod process;
+pub mod registration;
 pub mod restore;
 pub mod truth;
 
@@ -19,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ::ledger::{Command, Done, Proposal, Store};
+use agent_core::agent::Registered;
 use coordinator_core::{RequestError, RequestId};
 use protocol::attempt::Exit;
 use protocol::message::{AgentMessage, CoordinatorBody, CoordinatorMessage};
@@ -35,6 +37,7 @@ use group::Control;
 use host::Host;
 use network::{Connection, Direction, Frame};
 use process::{Behaviour, FireKey, Plan, Process, Results};
+use registration::Registration;
 use truth::Truth;
 
 /// A promise that was broken, and how it showed.
@@ -90,6 +93,8 @@ pub enum Event {
     Exits(u64),
     Dies(u64, Exit),
     Writes(u64),
+    ProfileArrives(Registration),
+    ProfileAnswered(Registration, Registered),
     Recover(Recovery),
 }
 
@@ -121,8 +126,10 @@ pub struct World {
     pub answers: BTreeMap<RequestId, Result<Done, RequestError>>,
     /// Requests that a coordinator process has taken and not yet answered.
     pub unanswered: BTreeMap<RequestId, u64>,
+    /// Requests that are profiles of hosts.
+    registrations: BTreeMap<RequestId, Registration>,
     pub quorum_withheld_at: i64,
-    /// Highest wall time that the leader in front has read.
+    /// Highest wall time that the leader has read which is in front, or known to the log.
     pub wall_reached: WallMs,
     /// Proposals that match are kept back until [`World::release_withheld`].
     pub withhold: Option<fn(&Command) -> bool>,
@@ -180,6 +187,7 @@ impl World {
             tick_late_ms: 0,
             answers: BTreeMap::new(),
             unanswered: BTreeMap::new(),
+            registrations: BTreeMap::new(),
             quorum_withheld_at: 0,
             wall_reached: WallMs(0),
             withhold: None,
@@ -382,6 +390,8 @@ impl World {
             Event::Exits(pid) => self.exits(pid),
             Event::Dies(pid, exit) => self.die(pid, exit),
             Event::Writes(pid) => self.write_again(pid),
+            Event::ProfileArrives(registration) => self.profile_arrives(registration),
+            Event::ProfileAnswered(registration, end) => self.profile_answered(registration, end),
             Event::Recover(recovery) => self.recover(recovery),
         }
     }

@@ -9,6 +9,7 @@ use protocol::{AgentName, RunId};
 use super::tables::{Tables, number, number_or_null};
 use crate::invariants::{self, p1_no_silence, p7_bounded};
 use crate::world::people::{self, Job};
+use crate::world::registration::machine;
 use crate::world::{Held, World};
 
 /// What is not finished yet; empty when the world has come to rest.
@@ -140,9 +141,13 @@ fn put_back_into_service(world: &mut World) -> Held {
         w.unanswered.is_empty()
     })?;
     let set = &world.truth.set;
-    let asks = |version: &VersionRow| version.manifest.contains("\"ssd\"");
+    let asks = |version: &VersionRow| {
+        let particular = ["\"ssd\"", "\"class\"", "\"cpu\"", "\"memory\""];
+        particular.iter().any(|it| version.manifest.contains(it))
+    };
     if set.versions.values().any(asks) {
-        world.add_labelled_host(4, &["ssd"]);
+        let host = world.add_labelled_host(8, &["ssd"]);
+        world.set_facts(host, machine(64, 768, "ssd", 20_000));
         world.run_for(10_000)?;
     }
     let cordoned: Vec<AgentName> = world.truth.cordoned.iter().cloned().collect();

@@ -18,7 +18,7 @@ sequences! {
 impl World {
     /// Looks at a host, and lets its beats tell of it, more than once.
     fn find(&mut self, host: usize, health: Health) -> Held {
-        self.look_at_host(host, health);
+        self.look_at_host(host, health, false);
         self.run_for(15 * SECOND)
     }
 
@@ -128,7 +128,7 @@ fn all_called_failed(world: &mut World) -> Held {
     world.put_works()?;
     for _ in 0..3 {
         for host in 0..4 {
-            world.look_at_host(host, Health::Failed);
+            world.look_at_host(host, Health::Failed, false);
         }
         world.run_for(30 * SECOND)?;
     }

@@ -2,12 +2,14 @@
 
 use ledger::command::{RerunScope, Verdict};
 use ledger::{Cordon, RunState};
-use protocol::{Health, RunId, WallMs};
+use protocol::host::{HostLoad, Value};
+use protocol::{Health, HostFacts, RunId, WallMs};
 
 use super::Transition;
 use crate::rng::Rng;
 use crate::world::World;
 use crate::world::people::{After, Job, Misfire};
+use crate::world::registration::machine;
 
 /// Draws what happens next.
 pub fn draw(world: &mut World) -> Transition {
@@ -73,7 +75,7 @@ pub fn draw_for_host(world: &mut World) -> Transition {
     let few_hosts = world.hosts.len() < 7;
     let machines = world.controls.len();
     let rng = &mut world.rng;
-    match rng.between(0, 23) {
+    match rng.between(0, 26) {
         19 => Transition::Cordon {
             host,
             cordon: rng.pick(&[Cordon::Cordoned, Cordon::Draining, Cordon::DrainingNow]),
@@ -82,6 +84,20 @@ pub fn draw_for_host(world: &mut World) -> Transition {
         22 | 23 => Transition::LookAt {
             host,
             health: rng.pick(&[Health::Ok, Health::Degraded, Health::Failed, Health::Failed]),
+            rebuilding: rng.one_in(3),
+        },
+        24 => Transition::Load {
+            host,
+            load: HostLoad {
+                cpu_used_milli: rng.between(0, 40_000) as u32,
+                memory_available_bytes: (rng.between(0, 64) << 30) as u64,
+                memory_pressure_milli: rng.pick(&[None, Some(0), Some(200)]),
+                ..HostLoad::default()
+            },
+        },
+        25 | 26 if world.hosts[host].facts.is_some() => Transition::Refit {
+            host,
+            facts: any_facts(&mut world.rng),
         },
         21 => Transition::SetResource {
             capacity: rng.between(0, 6) as u32,
@@ -302,13 +318,38 @@ pub fn any_job(world: &mut World) -> Job {
         } else {
             Vec::new()
         },
-        // Which every host is of, whatever is known of it.
-        class: (overlap == "queue").then_some("general"),
-        memory: None,
+        // Every host is of the first, whatever is known of it; there may be none of the others.
+        class: rng.pick(&[
+            None,
+            None,
+            None,
+            Some("general"),
+            Some("general"),
+            Some("cpu"),
+            Some("memory"),
+            Some("io"),
+        ]),
+        cpu: rng.pick(&[None, None, None, Some(1), Some(4)]),
+        memory: rng.pick(&[None, None, None, Some("1GiB"), Some("12GiB"), Some("40GiB")]),
         uses: rng.one_in(5).then(|| rng.between(1, 3) as u32),
         priority: rng.pick(&[50, 50, 0, 90]),
         purpose: format!("drawn {}", rng.between(0, 3)),
     }
+}
+
+/// What a host may be found to be: of one class or another, or of none.
+pub fn any_facts(rng: &mut Rng) -> HostFacts {
+    let (cores, memory_gib) = rng.pick(&[(2, 8), (4, 128), (8, 32), (16, 64), (32, 512)]);
+    let (medium, iops) = rng.pick(&[("ssd", 20_000), ("ssd", 150), ("hdd", 150)]);
+    let mut facts = machine(cores, memory_gib, medium, iops);
+    if rng.one_in(5) {
+        facts.miss("memory.usable_bytes", "it could not be read");
+    }
+    if rng.one_in(3) {
+        facts.know("disk.fsync_grade", Value::Text("C".to_owned()));
+    }
+    facts.know("storage.rebuilding", Value::Truth(rng.one_in(4)));
+    facts
 }
 
 /// Jobs that may be there or not: who comes after one that is not there is refused.

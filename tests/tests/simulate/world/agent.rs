@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use agent_core::Agent;
-use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, Policy};
-use protocol::host::HostHealth;
+use agent_core::agent::{Action, Config, ConnectionId, CoordinatorId, Policy, Registered};
+use protocol::DurationMs;
 use protocol::message::{CoordinatorMessage, Incarnation};
 use protocol::supervisor::Event as Word;
-use protocol::{DurationMs, Health, HostNow};
 
 use super::network::{Direction, Frame, IDLE_TIMEOUT_MS};
+use super::registration::Registration;
 use super::{Event, World};
 use crate::invariants;
 
@@ -44,6 +44,7 @@ enum Input {
     Disconnected(u64),
     Word(u64, Box<Word>),
     SupervisorGone(u64),
+    Registered(Registration, Registered),
 }
 
 impl World {
@@ -72,29 +73,10 @@ impl World {
             posts: vec![Post::default(); self.controls.len()],
             lines: BTreeMap::new(),
         });
+        self.find_profile(host);
         self.after(2, Event::AgentDialsSupervisor(host, generation));
         for machine in 0..self.controls.len() {
             self.dial_later(host, machine, 0);
-        }
-    }
-
-    /// Its agent finds that the host fares so: told with every beat from now on.
-    pub fn look_at_host(&mut self, host: usize, health: Health) {
-        let now = self.host_now(host);
-        self.hosts[host].looks += 1;
-        let found = HostHealth {
-            look: self.hosts[host].looks,
-            health: health.as_str().to_owned(),
-            reasons: Vec::new(),
-            rebuilding: false,
-        };
-        if let Some(agent) = self.hosts[host].agent.as_mut().filter(|a| !a.stopped) {
-            let fares = HostNow {
-                health: Some(found),
-                ..HostNow::default()
-            };
-            agent.core.handle_host(fares, now);
-            self.drain_agent(host);
         }
     }
 
@@ -262,6 +244,10 @@ impl World {
         self.connect_to_supervisor(host, socket);
     }
 
+    pub(super) fn profile_answered(&mut self, registration: Registration, end: Registered) {
+        self.feed_agent(registration.host, Input::Registered(registration, end));
+    }
+
     fn feed_agent(&mut self, host: usize, input: Input) {
         let stalled = self.hosts[host].stalled;
         let Some(agent) = self.hosts[host].agent.as_mut() else {
@@ -301,6 +287,12 @@ impl World {
                 agent.core.handle_disconnected(ConnectionId(id), now);
                 self.agent_lost(host, id, DurationMs::ZERO);
             }
+            Input::Registered(registration, end) if registration.agent == agent.generation => {
+                let id = ConnectionId(registration.connection);
+                agent
+                    .core
+                    .handle_registered(id, registration.digest, end, now);
+            }
             Input::Word(socket, word) if agent.socket == Some(socket) => match *word {
                 Word::Table(table) => agent.core.handle_supervisor_up(table, now),
                 word => agent.core.handle_supervisor(word, now),
@@ -311,7 +303,7 @@ impl World {
                 let generation = agent.generation;
                 self.after(200, Event::AgentDialsSupervisor(host, generation));
             }
-            Input::Word(..) | Input::SupervisorGone(_) => {}
+            Input::Word(..) | Input::SupervisorGone(_) | Input::Registered(..) => {}
         }
     }
 
@@ -349,7 +341,7 @@ impl World {
         }
     }
 
-    fn drain_agent(&mut self, host: usize) {
+    pub(super) fn drain_agent(&mut self, host: usize) {
         while let Some(agent) = self.hosts[host].agent.as_mut()
             && let Some(action) = agent.core.poll_action()
         {
@@ -401,8 +393,8 @@ impl World {
                     agent.core.handle_tail(token, "last words".to_owned(), now);
                 }
             }
-            Action::Register { .. } => {
-                unreachable!("nobody looks at the hosts of this world, so they have no profile")
+            Action::Register { connection, digest } => {
+                self.send_profile(host, connection.0, digest);
             }
         }
     }

@@ -417,7 +417,11 @@ impl World {
         if moved.abs() > STEP_MS {
             leader.stepped_at = Some(self.now);
         }
-        if generation == self.front {
+        // The one that was to lead may have declined, and the one before it leads on.
+        let known = leader
+            .epoch()
+            .is_some_and(|epoch| self.truth.set.epoch == Some(epoch));
+        if generation == self.front || known {
             self.wall_reached = self.wall_reached.max(now.wall);
         }
         self.note_connection(&input);
@@ -592,6 +596,9 @@ impl World {
             Err(error) => format!("answer: {error}"),
         });
         self.unanswered.remove(&request);
+        if self.registration_answered(request, &answer) {
+            return;
+        }
         let twice = self.answers.insert(request, answer).is_some();
         self.require(!twice, "P1", "one answer to a request", || {
             format!("{request:?} was answered twice")

@@ -11,7 +11,7 @@ use protocol::attempt::Exit;
 use protocol::lease::KILL_GRACE;
 use protocol::message::Incarnation;
 use protocol::supervisor::{Event as Word, Request, SpawnFault};
-use protocol::{AgentName, BootMs, Label, Now, Rule, Token};
+use protocol::{AgentName, BootMs, HostFacts, HostNow, Label, Now, Rule, Token};
 
 use super::agent::AgentShell;
 use super::clock::Clock;
@@ -35,6 +35,10 @@ pub struct Host {
     /// The way to each of the coordinators' machines.
     pub links: Vec<Link>,
     pub disk_full: bool,
+    /// What it is; nobody has found that out of every host.
+    pub facts: Option<HostFacts>,
+    /// What its agent tells with every beat.
+    pub fares: HostNow,
     /// Looks at how it fares, counted over its agents.
     pub looks: u64,
     /// What its last attach listed.
@@ -79,6 +83,8 @@ impl Host {
             supervisor: None,
             links: vec![Link::default(); machines],
             disk_full: false,
+            facts: None,
+            fares: HostNow::default(),
             looks: 0,
             last_held: Vec::new(),
             unsupervised_at: now,
@@ -93,6 +99,14 @@ impl Host {
     pub fn set_delay(&mut self, delay_ms: (i64, i64)) {
         for link in &mut self.links {
             link.delay_ms = delay_ms;
+        }
+    }
+
+    /// Nothing runs here but what jobs ask for, and no array is being rebuilt.
+    pub fn calm(&mut self) {
+        self.fares.load = None;
+        if let Some(health) = &mut self.fares.health {
+            health.rebuilding = false;
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Job {
     pub start_deadline_s: Option<u32>,
     pub labels: Vec<&'static str>,
     pub class: Option<&'static str>,
+    /// Processors.
+    pub cpu: Option<u32>,
     pub memory: Option<&'static str>,
     /// Units of the resource `db`.
     pub uses: Option<u32>,
@@ -84,6 +86,7 @@ impl Job {
             start_deadline_s: None,
             labels: Vec::new(),
             class: None,
+            cpu: None,
             memory: None,
             uses: None,
             priority: 50,
@@ -134,6 +137,9 @@ impl Job {
         });
         if let Some(class) = self.class {
             manifest["needs"]["class"] = json!(class);
+        }
+        if let Some(cpu) = self.cpu {
+            manifest["needs"]["cpu"] = json!(cpu);
         }
         if let Some(memory) = self.memory {
             manifest["needs"]["memory"] = json!(memory);

@@ -32,6 +32,10 @@ pub struct Truth {
     pub waits_since: BTreeMap<RunId, (WallMs, i64)>,
     /// Leases whose expiry any core has ever proposed.
     pub expiry_proposed: std::collections::BTreeSet<Token>,
+    /// Where the log stood when the newest grant of a shard was decided.
+    pub grant_decided: BTreeMap<(RunId, u32), u64>,
+    /// Where in the log what a host is was told last.
+    pub facts_told: BTreeMap<AgentId, u64>,
     /// Hosts that operators, or their health, have taken out of service.
     pub cordoned: std::collections::BTreeSet<AgentName>,
 }
