@@ -4,6 +4,7 @@
 mod acks;
 mod admission;
 mod bounds;
+mod classes;
 mod clocks;
 mod control_clocks;
 mod fleet;
