@@ -37,10 +37,10 @@ fn main() {
         replayed
     );
     println!(
-        "{} attempts over {:.1} days, {:.1} % of all slots, {} refused",
+        "{} attempts over {:.1} days, {:.1} % of all processors, {} refused",
         night.spans.len(),
         (replay.second_of(until) - replay.second_of(from)) as f64 / 86_400.0,
-        night.utilisation() * 100.0,
+        replay.utilisation(&night) * 100.0,
         night.refused.len(),
     );
     for part in [50, 90, 99] {

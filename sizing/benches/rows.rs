@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ledger::Store;
 use profiles::classes::Classes;
-use protocol::{DurationMs, Rules, WallMs};
+use protocol::{DurationMs, HostFacts, Rules, WallMs};
 use sizing::Scenario;
 use sizing::scenario::{Arrival, Host, Job, Lasts};
 use sizing::simulate::simulate_over;
@@ -36,6 +36,7 @@ fn filled(directory: &Path, runs: i64, shards: u32) -> f64 {
         name: format!("host-{number}").parse().unwrap(),
         slots: 64,
         labels: Vec::new(),
+        facts: HostFacts::default(),
         lost_at: None,
     };
     let scenario = Scenario {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jobs::Manifest;
-use protocol::{DurationMs, JobName, WallMs};
+use profiles::matching::{Amounts, Ask, Offer, Strain, judge};
+use protocol::{ClassName, DurationMs, JobName, WallMs};
 use serde::Serialize;
 
 use crate::history::{History, SeenAttempt, SeenJob, SeenRun};
@@ -20,15 +20,14 @@ pub struct PlannedNight {
     pub scenario: Scenario,
     /// Jobs of which nothing was seen: their shards are taken to last what the manifests expect of a run.
     pub unknown: Vec<JobName>,
-    /// Jobs that ask for a class, processors or memory, which hosts of a scenario say nothing of: they
-    /// are placed by slots and labels alone.
-    pub by_slots_alone: Vec<JobName>,
+    /// Jobs that no host of it could take, were nothing else on it: their runs wait until it is over.
+    pub nowhere: Vec<JobName>,
 }
 
 /// A scenario that goes on where the history ends: the hosts in service, the jobs in force, and each
 /// attempt as long as one of those that were seen.
 pub fn plan_night(history: &History, lasts: DurationMs, seed: u64) -> PlannedNight {
-    let (mut unknown, mut by_slots_alone) = (Vec::new(), Vec::new());
+    let mut unknown = Vec::new();
     let jobs = history.jobs.iter().map(|job| {
         let seen = seen_lengths(job);
         if seen.is_none() {
@@ -36,12 +35,8 @@ pub fn plan_night(history: &History, lasts: DurationMs, seed: u64) -> PlannedNig
         }
         // What a run lasts is no more than its shards one after the other.
         let expected = Lasts::Always(job.manifest.expected_duration);
-        let plain = by_slots(&job.manifest);
-        if plain.is_some() {
-            by_slots_alone.push(job.manifest.name.clone());
-        }
         Job {
-            manifest: plain.unwrap_or_else(|| Arc::clone(&job.manifest)),
+            manifest: Arc::clone(&job.manifest),
             lasts: seen.unwrap_or(expected),
             volume: 1.0,
         }
@@ -51,6 +46,7 @@ pub fn plan_night(history: &History, lasts: DurationMs, seed: u64) -> PlannedNig
         name: host.name.clone(),
         slots: host.slots,
         labels: host.labels.clone(),
+        facts: host.facts.clone(),
         lost_at: None,
     });
     let scenario = Scenario {
@@ -67,22 +63,31 @@ pub fn plan_night(history: &History, lasts: DurationMs, seed: u64) -> PlannedNig
         seed,
     };
     PlannedNight {
+        nowhere: nowhere(&scenario),
         scenario,
         unknown,
-        by_slots_alone,
     }
 }
 
-/// A manifest without what hosts of a scenario cannot answer, if it asks for any of it.
-fn by_slots(manifest: &Manifest) -> Option<Arc<Manifest>> {
-    const FIELDS: [&str; 3] = ["class", "cpu", "memory"];
-    let mut json: serde_json::Value = serde_json::from_str(&manifest.to_json()).ok()?;
-    let needs = json.get_mut("needs")?.as_object_mut()?;
-    let before = needs.len();
-    needs.retain(|name, value| value.is_null() || !FIELDS.contains(&name.as_str()));
-    let is_less = needs.len() < before;
-    let plain = is_less.then(|| Manifest::from_json(&json.to_string()).ok());
-    plain.flatten().map(Arc::new)
+/// Jobs that every host of a scenario lacks something for.
+fn nowhere(scenario: &Scenario) -> Vec<JobName> {
+    let offers = scenario.hosts.iter().map(|host| {
+        let membership = scenario.classes.of(&host.facts);
+        let classes: Vec<ClassName> = membership.classes().cloned().collect();
+        let mut labels = host.labels.clone();
+        labels.sort_unstable();
+        (Offer::of(host.slots, &host.facts), classes, labels)
+    });
+    let offers: Vec<_> = offers.collect();
+    let has_host = |job: &&Job| {
+        let ask = Ask::of(&job.manifest.needs);
+        offers.iter().any(|(offer, classes, labels)| {
+            let idle = (offer, &Strain::default());
+            judge(&ask, classes, labels, idle, &Amounts::default()).is_none()
+        })
+    };
+    let jobs = scenario.jobs.iter().filter(|job| !has_host(job));
+    jobs.map(|job| job.manifest.name.clone()).collect()
 }
 
 /// What passed between grant and start, in the middle.
@@ -194,11 +199,17 @@ pub fn check_predictions(history: &History, seed: u64) -> Result<Vec<Prediction>
 
 #[cfg(test)]
 mod tests {
+    use ledger::RunState;
+    use profiles::classes::Classes;
+    use protocol::HostFacts;
+    use protocol::host::Value;
+
     use super::*;
+    use crate::history::SeenHost;
 
     #[test]
-    fn what_no_host_can_answer_is_left_out() {
-        let check = |needs: &str, expected: Option<&str>| {
+    fn a_job_that_no_host_could_take_is_named() {
+        let check = |needs: &str, expected: bool| {
             let text = format!(
                 "name: t/job\npurpose: a test\nowner: ada\nrepeatable: {{ safe: true, how: nothing }}\n\
                  schedule: {{ cron: \"0 2 * * *\", timezone: Etc/UTC }}\n\
@@ -206,23 +217,44 @@ mod tests {
                  timeout: 1h\n{needs}run: {{ exec: [\"/bin/true\"] }}\n"
             );
             let manifest = jobs::parse_manifests("test.yaml", &text).unwrap().remove(0);
-            let plain = by_slots(&manifest).map(|plain| plain.needs.clone());
-            let labels = plain.map(|needs| {
-                assert_eq!(
-                    (&needs.class, needs.cpu_milli, needs.memory_bytes),
-                    (&None, None, None)
-                );
-                needs
-                    .labels
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<String>()
-            });
-            assert_eq!(labels.as_deref(), expected, "{needs}");
+            let mut facts = HostFacts::default();
+            facts.know("cpu.usable_milli", Value::Number(4_000));
+            facts.know("memory.usable_bytes", Value::Number(8 << 30));
+            let host = |name: &str, label: &str, facts: HostFacts| SeenHost {
+                name: name.parse().unwrap(),
+                slots: 2,
+                labels: vec![label.parse().unwrap()],
+                facts,
+                in_service: true,
+            };
+            let history = History {
+                from: WallMs(1_796_068_800_000),
+                to: WallMs(1_796_068_800_000),
+                hosts: vec![
+                    host("known", "ssd", facts),
+                    host("unknown", "lab", HostFacts::default()),
+                ],
+                jobs: vec![SeenJob {
+                    manifest: Arc::new(manifest),
+                    shards: 1,
+                    runs: Vec::new(),
+                }],
+                resources: BTreeMap::new(),
+                classes: Arc::new(Classes::built_in()),
+            };
+            let planned = plan_night(&history, DurationMs(86_400_000), 1);
+            assert_eq!(!planned.nowhere.is_empty(), expected, "{needs}");
+            // The coordinator's own word is the same.
+            let night = simulate(&planned.scenario).unwrap();
+            assert_eq!(night.count(RunState::Succeeded) == 0, expected, "{needs}");
         };
-        check("", None);
-        check("needs: { labels: [ssd] }\n", None);
-        check("needs: { class: io, labels: [ssd] }\n", Some("ssd"));
-        check("needs: { cpu: 2, memory: 1GiB }\n", Some(""));
+        check("", false);
+        check("needs: { labels: [lab] }\n", false);
+        check("needs: { labels: [hdd] }\n", true);
+        check("needs: { cpu: 4, memory: 4GiB }\n", false);
+        check("needs: { cpu: 5 }\n", true);
+        check("needs: { memory: 8GiB }\n", true);
+        check("needs: { cpu: 1, labels: [lab] }\n", true);
+        check("needs: { class: io }\n", true);
     }
 }

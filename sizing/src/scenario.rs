@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jobs::Manifest;
 use profiles::classes::Classes;
-use protocol::{AgentName, DurationMs, JobName, Label, ResourceName, WallMs};
+use protocol::{AgentName, DurationMs, HostFacts, JobName, Label, ResourceName, WallMs};
 
 use crate::draw::Draw;
 
@@ -36,6 +36,8 @@ pub struct Host {
     pub name: AgentName,
     pub slots: u32,
     pub labels: Vec<Label>,
+    /// What it registers with; a host of which nothing is known does not register.
+    pub facts: HostFacts,
     /// From then on nobody hears of it any more, and what it runs is gone.
     pub lost_at: Option<WallMs>,
 }

@@ -17,6 +17,8 @@ pub enum SimulateError {
     Ledger(#[from] StoreError),
     #[error("the simulated coordinator refused the host `{host}`: {reason}")]
     Host { host: String, reason: String },
+    #[error("the simulated coordinator refused what the host `{host}` was found to be: {reason}")]
+    Facts { host: String, reason: String },
     #[error("the simulated coordinator refused the job `{}`: {reason}", job.as_str())]
     Job { job: JobName, reason: String },
     #[error("the simulated coordinator refused the resource `{resource}`: {reason}")]

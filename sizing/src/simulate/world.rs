@@ -12,9 +12,10 @@ use coordinator_core::clock::Thresholds;
 use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
-use ledger::command::Proposal;
+use ledger::command::{Proposal, RegisterHost};
 use ledger::{Change, Done, RunState, Store};
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit, Work};
+use protocol::host::ProfileDigest;
 use protocol::lease::{HEARTBEAT, STALLED_LEADER};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, Receipt, Started,
@@ -180,6 +181,7 @@ impl<'a> World<'a> {
                 return Err(SimulateError::Host { host, reason });
             }
         }
+        self.register_hosts()?;
         // Nothing is granted before every lease that there might be has had its full time.
         self.put_resources()?;
         self.put_jobs()?;
@@ -191,6 +193,32 @@ impl<'a> World<'a> {
         }
         for (at, arrival) in self.scenario.arrivals.iter().enumerate() {
             self.schedule(arrival.at, Turn::Arrival, Event::Arrive(at));
+        }
+        Ok(())
+    }
+
+    /// Each with the facts that its scenario gives it, and without a report for people.
+    fn register_hosts(&mut self) -> Result<(), SimulateError> {
+        let scenario = self.scenario;
+        let known = scenario
+            .hosts
+            .iter()
+            .filter(|host| !host.facts.0.is_empty());
+        for host in known {
+            let register = RegisterHost {
+                name: host.name.clone(),
+                against: 0,
+                digest: ProfileDigest([0; 16]),
+                facts: host.facts.clone(),
+                report: "{}".to_owned(),
+                differences: Vec::new(),
+            };
+            if let Err(reason) = self.ask_now(Request::RegisterHost(Box::new(register)))? {
+                return Err(SimulateError::Facts {
+                    host: host.name.as_str().to_owned(),
+                    reason: reason.to_string(),
+                });
+            }
         }
         Ok(())
     }

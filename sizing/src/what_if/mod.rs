@@ -10,7 +10,6 @@ use std::fmt;
 
 use protocol::{AgentName, ClassName, JobName, WallMs};
 
-use crate::history::History;
 use crate::plan::next_at;
 use crate::scenario::{Host, Scenario};
 
@@ -67,15 +66,10 @@ pub struct Problem {
 
 impl WhatIf {
     /// The scenario with everything that the file asks for. Every change that cannot be made is told.
-    pub fn apply(
-        &self,
-        file: &str,
-        history: &History,
-        scenario: &Scenario,
-    ) -> Result<Scenario, Vec<Problem>> {
+    pub fn apply(&self, file: &str, scenario: &Scenario) -> Result<Scenario, Vec<Problem>> {
         let (mut changed, mut problems) = (scenario.clone(), Vec::new());
         for Planned { line, change } in &self.changes {
-            if let Err((what, remedy)) = change.apply(history, &mut changed) {
+            if let Err((what, remedy)) = change.apply(&mut changed) {
                 problems.push(Problem {
                     file: file.to_owned(),
                     line: *line,
@@ -96,9 +90,9 @@ impl WhatIf {
 type Refused = (String, String);
 
 impl Change {
-    fn apply(&self, history: &History, scenario: &mut Scenario) -> Result<(), Refused> {
+    fn apply(&self, scenario: &mut Scenario) -> Result<(), Refused> {
         match self {
-            Change::Add { hosts, like } => add(*hosts, like, history, scenario),
+            Change::Add { hosts, like } => add(*hosts, like, scenario),
             Change::Lose { host, at } => {
                 let at = match *at {
                     At::Clock { hour, minute } => next_at(scenario.begins, hour, minute),
@@ -143,15 +137,12 @@ fn known_hosts(scenario: &Scenario) -> String {
     }
 }
 
-fn add(hosts: u32, like: &Like, history: &History, scenario: &mut Scenario) -> Result<(), Refused> {
+fn add(hosts: u32, like: &Like, scenario: &mut Scenario) -> Result<(), Refused> {
     let model = match like {
         Like::Host(name) => scenario.hosts.iter().find(|host| host.name == *name),
         Like::Class(class) => {
-            let is_in = |name: &AgentName| {
-                let seen = history.hosts.iter().find(|host| host.name == *name);
-                seen.is_some_and(|host| history.classes.of(&host.facts).is_in(class))
-            };
-            scenario.hosts.iter().find(|host| is_in(&host.name))
+            let is_in = |host: &&Host| scenario.classes.of(&host.facts).is_in(class);
+            scenario.hosts.iter().find(is_in)
         }
     };
     let Some(model) = model.cloned() else {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ledger::RunState;
+use profiles::matching::{Ask, Dimension, Offer, left_in};
 use protocol::{DurationMs, JobName};
 use serde::Serialize;
 
@@ -98,7 +99,7 @@ fn jobs(scenario: &Scenario, night: &Night) -> Vec<JobOutcome> {
     each.filter(|job| job.runs > 0).collect()
 }
 
-/// Slots of all hosts, and each resource that shards share.
+/// Slots of all hosts, what else of them is set aside for shards, and each resource that shards share.
 fn binds(scenario: &Scenario, night: &Night) -> Option<(String, f64)> {
     let slots: u64 = scenario
         .hosts
@@ -106,6 +107,16 @@ fn binds(scenario: &Scenario, night: &Night) -> Option<(String, f64)> {
         .map(|host| u64::from(host.slots))
         .sum();
     let mut used = vec![("slots".to_owned(), peak(night, |_| 1), slots)];
+    for dimension in [Dimension::Cpu, Dimension::Memory, Dimension::Io] {
+        let offers = scenario.hosts.iter();
+        let offers = offers.map(|host| Offer::of(host.slots, &host.facts).amounts());
+        let of = |span: &Span| {
+            let needs = &scenario.jobs[span.job].manifest.needs;
+            left_in(&Ask::of(needs).takes, dimension)
+        };
+        let offered = offers.map(|offer| left_in(&offer, dimension)).sum();
+        used.push((dimension.as_str().to_owned(), peak(night, of), offered));
+    }
     for (resource, &capacity) in &scenario.resources {
         let of = |span: &Span| {
             let uses = &scenario.jobs[span.job].manifest.needs.uses;

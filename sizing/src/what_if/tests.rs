@@ -6,7 +6,7 @@ use protocol::DurationMs;
 use protocol::host::HostFacts;
 
 use super::*;
-use crate::history::{SeenHost, SeenJob};
+use crate::history::{History, SeenHost, SeenJob};
 use crate::{plan_night, simulate};
 
 /// 2026-11-30, 20:00 UTC.
@@ -50,9 +50,7 @@ fn minutes_if(text: &str) -> i64 {
     let planned = plan_night(&history, DurationMs(86_400_000), 1);
     assert_eq!(planned.unknown, ["books/close".parse().unwrap()]);
     let what_if = parse_what_if("what-if.toml", text).unwrap();
-    let scenario = what_if
-        .apply("what-if.toml", &history, &planned.scenario)
-        .unwrap();
+    let scenario = what_if.apply("what-if.toml", &planned.scenario).unwrap();
     let outcome = outcome(&scenario, &simulate(&scenario).unwrap());
     assert_eq!((outcome.runs, outcome.succeeded), (1, 1), "{text}");
     outcome.jobs[0].makespan_ms_max.unwrap() / 60_000
@@ -113,7 +111,7 @@ fn what_is_not_there_is_told_with_its_line() {
     let history = history();
     let scenario = plan_night(&history, DurationMs(3_600_000), 1).scenario;
     let what_if = parse_what_if("f.toml", text).unwrap();
-    let problems = what_if.apply("f.toml", &history, &scenario).unwrap_err();
+    let problems = what_if.apply("f.toml", &scenario).unwrap_err();
     let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         said,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ledger::RunState;
 use profiles::classes::Classes;
-use protocol::{DurationMs, WallMs};
+use protocol::{DurationMs, HostFacts, WallMs};
 use sizing::Scenario;
 use sizing::scenario::{Arrival, Host, Job, Lasts};
 
@@ -23,6 +23,7 @@ fn host(name: &str, slots: u32) -> Host {
         name: name.parse().unwrap(),
         slots,
         labels: Vec::new(),
+        facts: HostFacts::default(),
         lost_at: None,
     }
 }

@@ -40,8 +40,8 @@ pub(super) struct Answer {
     what_if: Option<Changed>,
     /// Jobs of which nothing was seen: their shards are taken to last what the manifest expects of a run.
     unknown: Vec<JobName>,
-    /// Jobs that ask for a class, processors or memory: the simulated night places them by slots and labels.
-    by_slots_alone: Vec<JobName>,
+    /// Jobs that no host in service could take, were nothing else on it.
+    nowhere: Vec<JobName>,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,7 +70,7 @@ pub(crate) fn sizing(options: &Sizing) -> Result<(), Failure> {
     let changed = match &what_if {
         Some((file, what_if)) => {
             let name = file.display().to_string();
-            let scenario = what_if.apply(&name, &history, &planned.scenario);
+            let scenario = what_if.apply(&name, &planned.scenario);
             let scenario = scenario.map_err(|problems| of_problems(file, &problems))?;
             let lines = what_if
                 .changes
@@ -94,7 +94,7 @@ pub(crate) fn sizing(options: &Sizing) -> Result<(), Failure> {
             None => None,
         },
         unknown: planned.unknown,
-        by_slots_alone: planned.by_slots_alone,
+        nowhere: planned.nowhere,
     };
     match options.output {
         Sheet::Table => print(&show::table(&answer))?,

@@ -51,9 +51,9 @@ pub(super) fn table(answer: &Answer) -> String {
         "No run was seen of these, and each shard is taken to last what the manifest expects of a run",
     );
     say(
-        &answer.by_slots_alone,
-        "These ask for a class, processors or memory, and the simulated night places them by slots and \
-         labels alone",
+        &answer.nowhere,
+        "No host in service could take these, were nothing else on it, and their runs wait: \
+         `matins describe JOB` says what each host lacks",
     );
     text
 }
