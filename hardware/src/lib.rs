@@ -71,8 +71,7 @@ pub use tool::{BYTES_MAX, Tool};
 /// does not have is left out, as is what a kernel does not have. The file system that holds `path` is there
 /// whatever it is.
 pub fn read_machine(root: &Root, path: Option<&str>) -> Report {
-    let mut report = read_system(root);
-    report.append(read_cpu(root));
+    let mut report = read_cpu(root);
     if root.has("proc/meminfo") || root.has("sys/devices/system/node") {
         report.append(read_memory(root));
     }
@@ -87,6 +86,7 @@ pub fn read_machine(root: &Root, path: Option<&str>) -> Report {
     if root.has("sys/class/net") {
         report.append(read_nics(root));
     }
+    report.append(read_system(root));
     honesty::settle(&mut report);
     report
 }

@@ -177,7 +177,7 @@ impl Answers<'_> {
     /// None where the host has never said anything.
     fn facts_of(&self, agent_id: AgentId) -> rusqlite::Result<HostFacts> {
         self.conn
-            .prepare_cached("SELECT facts FROM agents WHERE agent_id = ?1")?
+            .prepare_cached("SELECT facts FROM host_profiles WHERE agent_id = ?1")?
             .query_row([agent_id.0], |row| json(row, 0))
             .optional()
             .map(Option::unwrap_or_default)

@@ -229,6 +229,7 @@ mod tests {
         let text = format!(
             "name: t/a\npurpose: p\nowner: o\nschedule: {{ cron: '@every 1m', timezone: UTC }}\n\
              repeatable: {{ safe: true, how: h }}\nexpected_duration: 1m\ntimeout: 2m\n\
+             misfire: {{ policy: skip, after: 1m }}\noverlap: forbid\n\
              limits: {{ memory: 1GiB }}\n{needs}run: {{ exec: [/bin/true] }}\n"
         );
         let parsed = parse_manifests("t.yaml", &text);

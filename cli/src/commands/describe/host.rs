@@ -297,10 +297,10 @@ h1
   health       degraded, rebuilding
                array md0: 1 of 2 members
   clock        synchronised, 1 ms fast, wrong by 25 ms at most, says chronyd; it
-               was set forward by 5000 ms 2m0s ago
-  profile      generation 3, so since 1970-01-01T00:00:00Z; told 2m0s ago
+               was set forward by 5000 ms 2m00s ago
+  profile      generation 3, so since 1970-01-01T00:00:00Z; told 2m00s ago
   cpu          cores 8, usable 1.5
-  memory       size 64 GiB, not ecc
+  memory       size 64.0 GiB, not ecc
   unknown      disk.medium, disk.size_bytes: a hypervisor hides it
   not well     array md0: degraded, 1 of 2
   not read     storcli64: it hangs

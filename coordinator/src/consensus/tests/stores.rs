@@ -423,12 +423,22 @@ async fn a_snapshot_that_was_made_does_not_take_the_place_of_one_that_goes_furth
     assert_eq!(state.applied_state().await.unwrap().0, Some(id(8)));
 }
 
-/// Pages that say nothing any more, in the middle of a file that is as long as it should be.
+/// A page that says nothing any more, of which nothing is read until all of the file is.
 fn damage(path: &Path) {
-    let mut bytes = fs::read(path).unwrap();
-    let half = bytes.len() / 2 / 4096 * 4096;
-    bytes[half..half + 8 * 4096].fill(0);
-    fs::write(path, bytes).unwrap();
+    let whole = fs::read(path).unwrap();
+    let pages = whole.chunks_exact(4096).enumerate();
+    let damaged = pages.filter(|(_, page)| page.iter().any(|byte| *byte != 0));
+    let found = damaged.map(|(page, _)| page).find(|page| {
+        let mut bytes = whole.clone();
+        bytes[page * 4096..][..4096].fill(0);
+        fs::write(path, bytes).unwrap();
+        ledger::snapshot::examine(path).is_ok() && ledger::snapshot::verify(path).is_err()
+    });
+    assert!(
+        found.is_some(),
+        "{} pages, and each is read",
+        whole.len() / 4096
+    );
 }
 
 #[tokio::test]
