@@ -15,9 +15,11 @@ mod looks;
 mod noop;
 mod output;
 mod policy;
+mod pretended;
 mod registration;
 mod renewal;
 mod run;
+mod scores;
 pub mod supervisor;
 mod supervisor_link;
 
@@ -26,3 +28,4 @@ pub use looks::Looking;
 pub use noop::PRETENDED_FILE;
 pub use policy::{POLICY_FILE, PolicyError, Problems};
 pub use run::{Error, Options, Work, run};
+pub use scores::{Measuring, ScoresError, kept_scores, measure_host};

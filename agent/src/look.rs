@@ -11,13 +11,15 @@ use std::path::Path;
 use hardware::Root;
 use probes::read_profile;
 use profiles::changes::digest;
-use protocol::HostProfile;
 use protocol::host::{HEALTHS, PROFILE_BYTES_MAX, ProfileDigest};
+use protocol::{HostFacts, HostProfile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::scores::{Due, Measuring, read_scores};
+
 /// What is not well and is told with a beat.
-const REASONS_MAX: usize = 8;
+pub(crate) const REASONS_MAX: usize = 8;
 
 /// Longest of these, in bytes.
 const REASON_BYTES_MAX: usize = 160;
@@ -31,13 +33,23 @@ pub(crate) struct Headline {
     /// What is not well, the worst first.
     pub(crate) reasons: Vec<String>,
     pub(crate) rebuilding: bool,
+    /// Size of the file system with the agent's files, and what is free of it, in bytes.
+    pub(crate) space: Option<(u64, u64)>,
+    /// What is to be measured, now that it was looked at.
+    pub(crate) due: Option<Due>,
 }
 
-/// Reads the host below `root` and writes what was found.
-pub fn write_look(root: &Path, data_directory: &Path, out: &mut impl Write) -> io::Result<()> {
-    let profile = read_profile(&Root::directory(root), data_directory, None);
+/// Reads the host below `root` and writes what was found, with what was measured before.
+pub fn write_look(
+    root: &Path,
+    data_directory: &Path,
+    measuring: Measuring,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let (scores, due) = read_scores(root, data_directory, measuring);
+    let profile = read_profile(&Root::directory(root), data_directory, scores.as_ref());
     let profile = within_bounds(profile);
-    serde_json::to_writer(&mut *out, &headline(&profile))?;
+    serde_json::to_writer(&mut *out, &headline(&profile, due))?;
     out.write_all(b"\n")?;
     serde_json::to_writer(&mut *out, &profile)?;
     out.flush()
@@ -62,14 +74,21 @@ fn within_bounds(profile: HostProfile) -> HostProfile {
     }
 }
 
-fn headline(profile: &HostProfile) -> Headline {
+fn headline(profile: &HostProfile, due: Option<Due>) -> Headline {
     let health = profile.facts.text("host.health").unwrap_or("unknown");
     Headline {
         digest: digest(profile),
         health: health.to_owned(),
         reasons: reasons(&profile.report),
         rebuilding: profile.facts.truth("storage.rebuilding") == Some(true),
+        space: space(&profile.facts),
+        due,
     }
+}
+
+fn space(facts: &HostFacts) -> Option<(u64, u64)> {
+    let bytes = |name| u64::try_from(facts.number(name)?).ok();
+    Some((bytes("disk.size_bytes")?, bytes("disk.free_bytes")?))
 }
 
 /// What is known to be wrong, a line each.
@@ -104,7 +123,6 @@ fn clip(mut line: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use protocol::HostFacts;
     use protocol::host::Value;
     use serde_json::json;
 
@@ -137,18 +155,20 @@ mod tests {
         assert_eq!(bounded.report["problems"].as_array().unwrap().len(), 1);
         let written = serde_json::to_vec(&bounded).unwrap();
         assert!(written.len() < PROFILE_BYTES_MAX);
-        assert_eq!(headline(&bounded).health, "degraded");
+        assert_eq!(headline(&bounded, None).health, "degraded");
     }
 
     #[test]
     fn a_look_is_a_line_and_a_profile() {
         let root = tempfile::tempdir().unwrap();
         let mut written = Vec::new();
-        write_look(root.path(), root.path(), &mut written).unwrap();
+        write_look(root.path(), root.path(), Measuring::Full, &mut written).unwrap();
         let end = written.iter().position(|&byte| byte == b'\n').unwrap();
         let headline: Headline = serde_json::from_slice(&written[..end]).unwrap();
         let profile: HostProfile = serde_json::from_slice(&written[end + 1..]).unwrap();
         assert_eq!(headline.digest, digest(&profile));
         assert_eq!(headline.health, "unknown");
+        // It is a copy of another machine.
+        assert_eq!(headline.due, None);
     }
 }

@@ -5,27 +5,33 @@
 //! before, [`look`](crate::look) reads the whole host in a process of its own. What is another profile
 //! than before is looked at once more before it is told: a tool that failed once has lost no drive.
 //!
+//! What the host can do is measured by another child, after a look that says that it is due, and only while
+//! no attempt lives; one that is started ends it.
+//!
 //! No look begins while one before it has not ended. One that hangs is told as what it is: the host's
 //! health is unknown, since nobody can look.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_core::agent::Occasion;
 use hardware::{Health, Root, read_edac, read_md_arrays};
+use probes::{Filling, Forecast};
 use protocol::HostNow;
 use protocol::host::{HostHealth, PROFILE_BYTES_MAX, ProfileDigest};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::chain::chain;
-use crate::look::Headline;
+use crate::clock::now;
+use crate::look::{Headline, REASONS_MAX};
 use crate::run::Input;
+use crate::scores::{Due, Measuring};
 
 /// The whole host is looked at after so many short looks, if nothing is seen before.
 const WHOLE_AFTER: u32 = 10;
@@ -35,6 +41,10 @@ const WHOLE_AFTER: u32 = 10;
 const SHORT_MAX: Duration = Duration::from_secs(20);
 const WHOLE_MAX: Duration = Duration::from_secs(180);
 
+/// How long measuring may take, and how long until it has ended that was asked to.
+const MEASURING_MAX: Duration = Duration::from_secs(120);
+const STOPPING_MAX: Duration = Duration::from_secs(15);
+
 /// Whole looks before that, for what was seen or is doubted.
 const EXTRA_MAX: u32 = 3;
 
@@ -43,6 +53,8 @@ const DOUBTS_MAX: u32 = 3;
 
 /// What is known is told again after so long.
 const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const DAY_MS: i64 = 24 * 3_600_000;
 
 /// The first line is short; this only bounds what a broken child may say.
 const LOOK_BYTES_MAX: usize = PROFILE_BYTES_MAX + 64 * 1024;
@@ -55,8 +67,11 @@ const UNKNOWN: &str = "unknown";
 pub struct Looking {
     /// Where `/proc` and `/sys` are found: `/`, but for trials.
     pub root: PathBuf,
-    /// Runs [`write_look`](crate::write_look), given `root` and the data directory.
+    /// Runs [`write_look`](crate::write_look), given `root` and the data directory, and
+    /// [`measure_host`](crate::measure_host).
     pub program: PathBuf,
+    /// What is measured of it.
+    pub measuring: Measuring,
     /// Between two short looks.
     pub every: Duration,
 }
@@ -89,6 +104,17 @@ enum LookError {
     Hangs { limit: Duration },
     #[error("a thread for it broke down")]
     Thread(#[from] tokio::task::JoinError),
+}
+
+/// What is told of a disk that somebody must look after by tomorrow. Its health is still what it is.
+fn soon_full(forecast: &Forecast) -> Option<String> {
+    let full_in = forecast.full_in.filter(|full_in| full_in.0 < DAY_MS)?;
+    let per_hour = forecast.hour_bytes_per_h.max(forecast.day_bytes_per_h)?;
+    let mib_per_h = per_hour / (1 << 20);
+    let hours = full_in.0 / (DAY_MS / 24);
+    Some(format!(
+        "the disk with the agent's files fills by {mib_per_h} MiB an hour: full in {hours} h"
+    ))
 }
 
 /// What a short look sees.
@@ -150,6 +176,11 @@ struct Rhythm {
 }
 
 impl Rhythm {
+    /// Something else is known than at the last look.
+    fn hasten(&mut self) {
+        self.shorts = WHOLE_AFTER;
+    }
+
     fn whole_is_due(&mut self, sight: Sight, doubted: bool) -> bool {
         let other = self.sight.as_ref() != Some(&sight);
         let first = self.sight.is_none();
@@ -169,24 +200,36 @@ struct Looks {
     looking: Looking,
     data_directory: PathBuf,
     inputs: mpsc::Sender<Input>,
+    /// How many attempts live here.
+    living: watch::Receiver<usize>,
     begun: Instant,
     /// Looks whose word of the host's health is told.
     seen: u64,
     telling: Telling,
     /// The last that was told.
     health: HostHealth,
+    /// How fast the disk with the agent's files fills.
+    filling: Filling,
+    /// Whether it was told that it is soon full.
+    fills: bool,
     /// The last failure that was logged; the same one again is not news.
     failure: String,
 }
 
 /// Looks for as long as somebody takes what is found.
-pub(crate) async fn run(looking: Looking, data_directory: PathBuf, inputs: mpsc::Sender<Input>) {
+pub(crate) async fn run(
+    looking: Looking,
+    data_directory: PathBuf,
+    inputs: mpsc::Sender<Input>,
+    living: watch::Receiver<usize>,
+) {
     let mut rhythm = Rhythm::default();
     let every = looking.every;
     let mut looks = Looks {
         looking,
         data_directory,
         inputs,
+        living,
         begun: Instant::now(),
         seen: 0,
         telling: Telling::default(),
@@ -196,6 +239,8 @@ pub(crate) async fn run(looking: Looking, data_directory: PathBuf, inputs: mpsc:
             reasons: Vec::new(),
             rebuilding: false,
         },
+        filling: Filling::default(),
+        fills: false,
         failure: String::new(),
     };
     while !looks.inputs.is_closed() {
@@ -203,7 +248,10 @@ pub(crate) async fn run(looking: Looking, data_directory: PathBuf, inputs: mpsc:
             Ok(sight) => {
                 let worst = sight.worst;
                 if rhythm.whole_is_due(sight, looks.telling.doubted.is_some()) {
-                    looks.whole().await;
+                    let due = looks.whole().await;
+                    if due.is_some() && looks.measure().await && due == Some(Due::Scores) {
+                        rhythm.hasten();
+                    }
                 } else if worst.as_str() == looks.health.health {
                     // What is the worst was looked at, and is as it was.
                     looks.say(looks.health.clone()).await;
@@ -233,21 +281,63 @@ impl Looks {
         look.await
     }
 
-    async fn whole(&mut self) {
+    /// Answers with what is to be measured.
+    async fn whole(&mut self) -> Option<Due> {
         let child = look_once(self.looking.clone(), self.data_directory.clone());
         match self.patiently(child, WHOLE_MAX).await {
-            Ok((headline, bytes)) => self.note(headline, bytes).await,
-            Err(error) => self.fail(&error).await,
+            Ok((headline, bytes)) => {
+                let due = headline.due.filter(|_| !headline.rebuilding);
+                self.note(headline, bytes).await;
+                due
+            }
+            Err(error) => {
+                self.fail(&error).await;
+                None
+            }
+        }
+    }
+
+    /// Has the host measured while no attempt lives; whether that was done.
+    async fn measure(&mut self) -> bool {
+        if *self.living.borrow_and_update() > 0 {
+            return false;
+        }
+        let measured = measure_once(&self.looking, &self.data_directory, &mut self.living).await;
+        match measured {
+            Ok(status) if status.success() => true,
+            Ok(status) => {
+                tracing::warn!(%status, "measuring this host failed");
+                false
+            }
+            Err(error) => {
+                let why = chain(&error);
+                tracing::warn!(why, "this host cannot be measured");
+                false
+            }
         }
     }
 
     async fn note(&mut self, headline: Headline, bytes: Arc<[u8]>) {
         self.failure.clear();
         let digest = headline.digest;
+        let mut reasons = headline.reasons;
+        if let Some((size_bytes, free_bytes)) = headline.space {
+            let at = now().boot;
+            self.filling.handle_sample(at, size_bytes, free_bytes);
+            let soon = soon_full(&self.filling.forecast());
+            if let Some(why) = soon.as_ref().filter(|_| !self.fills) {
+                tracing::warn!(why, "the disk with the output of attempts fills");
+            }
+            self.fills = soon.is_some();
+            if let Some(soon) = soon {
+                reasons.truncate(REASONS_MAX - 1);
+                reasons.push(soon);
+            }
+        }
         self.say(HostHealth {
             look: 0,
             health: headline.health,
-            reasons: headline.reasons,
+            reasons,
             rebuilding: headline.rebuilding,
         })
         .await;
@@ -313,22 +403,65 @@ impl Sight {
     }
 }
 
+/// Has a child measure until it has ended, or an attempt needs the host.
+async fn measure_once(
+    looking: &Looking,
+    data_directory: &Path,
+    living: &mut watch::Receiver<usize>,
+) -> Result<ExitStatus, LookError> {
+    // The end of its input, which that of this process is too, asks it to stop: a signal would leave its
+    // file behind.
+    let mut child = child(looking, data_directory)
+        .arg("--take-measure")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|source| LookError::Start {
+            program: looking.program.clone(),
+            source,
+        })?;
+    let input = child.stdin.take();
+    tokio::select! {
+        ended = child.wait() => return Ok(ended?),
+        // Whoever counts them ends with the agent.
+        _ = living.wait_for(|&living| living > 0) => {}
+        () = sleep(MEASURING_MAX) => {}
+    }
+    drop(input);
+    if let Ok(ended) = timeout(STOPPING_MAX, child.wait()).await {
+        return Ok(ended?);
+    }
+    child.kill().await?;
+    Err(LookError::Hangs {
+        limit: MEASURING_MAX,
+    })
+}
+
+fn child(looking: &Looking, data_directory: &Path) -> Command {
+    let mut child = Command::new(&looking.program);
+    child
+        .arg("look")
+        .arg(format!("--root={}", looking.root.display()))
+        .arg(format!("--data={}", data_directory.display()))
+        .arg(format!("--measure={}", looking.measuring.as_str()));
+    child
+}
+
 /// The whole host, as a child finds it.
 async fn look_once(
     looking: Looking,
     data_directory: PathBuf,
 ) -> Result<(Headline, Arc<[u8]>), LookError> {
-    let program = looking.program;
-    let mut child = Command::new(&program)
-        .arg("look")
-        .arg(format!("--root={}", looking.root.display()))
-        .arg(format!("--data={}", data_directory.display()))
+    let mut child = child(&looking, &data_directory)
         .arg(format!("--parent-pid={}", std::process::id()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|source| LookError::Start { program, source })?;
+        .map_err(|source| LookError::Start {
+            program: looking.program,
+            source,
+        })?;
     let out = child.stdout.take().expect("it was asked for");
     let mut written = Vec::new();
     out.take(LOOK_BYTES_MAX as u64 + 1)
@@ -348,6 +481,8 @@ async fn look_once(
 
 #[cfg(test)]
 mod tests {
+    use protocol::DurationMs;
+
     use super::*;
 
     const A: ProfileDigest = ProfileDigest([1; 16]);
@@ -372,6 +507,20 @@ mod tests {
                 .collect();
             assert_eq!(heard, told, "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_disk_is_told_of_that_is_full_by_tomorrow() {
+        let forecast = |full_in_h: Option<i64>| Forecast {
+            hour_bytes_per_h: Some(3 << 20),
+            day_bytes_per_h: Some(2 << 20),
+            full_in: full_in_h.map(|hours| DurationMs(hours * 3_600_000)),
+        };
+        let said = soon_full(&forecast(Some(23))).unwrap();
+        assert!(said.contains("by 3 MiB an hour: full in 23 h"), "{said}");
+        assert_eq!(soon_full(&forecast(Some(24))), None);
+        assert_eq!(soon_full(&forecast(None)), None);
+        assert_eq!(soon_full(&Forecast::default()), None);
     }
 
     #[test]
@@ -405,7 +554,8 @@ mod tests {
         assert!(!due(2, false));
         // What is another one at every look does not keep a host busy.
         let restless: Vec<bool> = (0..20).map(|n| due(n + 3, true)).collect();
-        assert!(restless.iter().filter(|&&due| due).count() <= 2 + 2 * EXTRA_MAX as usize);
+        // Two are due by themselves, and extra ones come before, between and after them.
+        assert!(restless.iter().filter(|&&due| due).count() <= 2 + 3 * EXTRA_MAX as usize);
     }
 
     #[tokio::test]
@@ -414,6 +564,7 @@ mod tests {
         let looking = |program: &str| Looking {
             root: home.path().to_owned(),
             program: program.into(),
+            measuring: Measuring::Off,
             every: Duration::from_secs(30),
         };
         for (program, expected) in [

@@ -25,7 +25,7 @@ use protocol::message::{
 use protocol::supervisor::{Event, Request, Table};
 use protocol::{DurationMs, Label, Lifetime, Rules, SessionId, Token, WallMs};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use transport::{Connection, Dialer, Identity, IdentityError, Role, TlsError};
 
@@ -38,6 +38,7 @@ use crate::noop::Noop;
 use crate::output::Tails;
 use crate::output::keeping::{self, Bounds};
 use crate::policy::{self, PolicyError};
+use crate::pretended;
 use crate::renewal::{self, Renewal};
 use crate::{coordinator_link, host, registration, supervisor, supervisor_link};
 
@@ -93,7 +94,8 @@ pub struct Options {
     /// What may be started on this host; `None`: what [`POLICY_FILE`](crate::POLICY_FILE) says, where
     /// there is such a file.
     pub policy: Option<PathBuf>,
-    /// How the host is looked at; `None`: not at all, and it registers nothing.
+    /// How the host is looked at; `None`: not at all. Only an agent that pretends its work registers
+    /// something then, which is pretended too.
     pub looking: Option<Looking>,
     /// What becomes of what the coordinator has started.
     pub work: Work,
@@ -224,6 +226,8 @@ struct Shell {
     host: HostNow,
     /// What the host was last found to be, where that is told.
     profile: Option<WrittenProfile>,
+    /// How many attempts live: nobody measures beside them.
+    living: watch::Sender<usize>,
 }
 
 /// Who carries out what the core asks of a supervisor.
@@ -332,6 +336,7 @@ impl Shell {
                 Runner::Supervisor(None)
             }
             Work::Pretend { takes } => {
+                tokio::spawn(pretended::run(name.name.to_string(), sender.clone()));
                 let noop = Noop::new(Incarnation(incarnation), takes, &data_directory);
                 Runner::Noop(noop.map_err(|source| Error::Directory {
                     path: data_directory.clone(),
@@ -346,13 +351,15 @@ impl Shell {
         };
         let kept = PathBuf::from(&output_directory);
         tokio::spawn(keeping::run(kept, bounds, sender.clone()));
+        let living = watch::Sender::new(0);
         if let Some(looking) = looking {
             let root = looking.root.clone();
             host::watch(root, sender.clone()).map_err(|source| Error::Kernel {
                 what: "a thread that looks at the host",
                 source,
             })?;
-            tokio::spawn(looks::run(looking, data_directory, sender.clone()));
+            let living = living.subscribe();
+            tokio::spawn(looks::run(looking, data_directory, sender.clone(), living));
         }
         let posts = coordinators.into_iter().map(|coordinator| {
             Post::new(coordinator_link::Line {
@@ -387,6 +394,7 @@ impl Shell {
             renewal: Renewal::new(identity),
             host: HostNow::default(),
             profile: None,
+            living,
         })
     }
 
@@ -417,6 +425,7 @@ impl Shell {
                 Some(input) = self.inputs.recv() => self.take(input),
             }
             self.obey();
+            self.count_living();
             self.note_session();
             self.redial();
             self.keep_certificates_good();
@@ -439,6 +448,12 @@ impl Shell {
             noop.finish();
         }
         Ok(())
+    }
+
+    fn count_living(&self) {
+        let living = self.core.attempts().count();
+        self.living
+            .send_if_modified(|told| std::mem::replace(told, living) != living);
     }
 
     /// Until every receipt is acknowledged and nothing more comes in.

@@ -122,6 +122,7 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
     let looking = agent::Looking {
         root: options.hardware_root,
         program,
+        measuring: options.measure,
         every: Duration::from_millis(options.look_every.0.unsigned_abs()),
     };
     let options = agent::Options {
@@ -144,8 +145,13 @@ pub(crate) fn agent(options: RunAgent, child: &Child) -> Result<(), Failure> {
 
 pub(crate) fn look(options: &Look) -> Result<(), Failure> {
     begin(&options.child, io::stderr)?;
+    if options.take_measure {
+        return agent::measure_host(&options.data, options.measure, io::stdin()).map_err(|error| {
+            Failure::of_error("measuring this host", &error, "the agent measures it again")
+        });
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    agent::write_look(&options.root, &options.data, &mut out)
+    agent::write_look(&options.root, &options.data, options.measure, &mut out)
         .map_err(|error| Failure::of_error("looking at this host", &error, "the agent looks again"))
 }
 

@@ -14,6 +14,11 @@ const OWN_OOM_SCORE: i32 = -900;
 /// also protects an agent that may not lower its own.
 const ATTEMPT_OOM_SCORE: i32 = 200;
 
+/// What nobody misses goes first of all.
+const FIRST_OOM_SCORE: i32 = 1000;
+
+const LOWEST_PRIORITY: i32 = 19;
+
 /// A beat must be sent and a deadline kept when every processor has a queue.
 const OWN_NICENESS: i32 = -5;
 
@@ -29,6 +34,19 @@ pub(super) struct Inherited {
 /// Gives this process precedence over attempts, as far as it may take it.
 pub(crate) fn protect_from_attempts() {
     protect();
+}
+
+/// Puts this process, a child of the agent's that is in no hurry and takes much memory, behind everybody
+/// else. It keeps its turn at the disk, as far as niceness leaves it: one that waits for all others is measured
+/// slower than it is.
+pub(crate) fn yield_to_everybody() {
+    let results = [
+        sys::set_niceness(LOWEST_PRIORITY),
+        write_oom_score(FIRST_OOM_SCORE),
+    ];
+    for error in results.into_iter().filter_map(Result::err) {
+        tracing::info!(%error, "not behind everybody else");
+    }
 }
 
 pub(super) fn protect() -> Inherited {

@@ -21,7 +21,8 @@ pub(crate) struct Classes {
     /// kernel and its time service tell
     #[arg(long, conflicts_with = "facts")]
     pub(crate) here: bool,
-    /// With --here, the directory whose disk is meant
+    /// With --here, the directory whose disk is meant; where it is that of an agent, or of one in
+    /// `agent` below, what that has measured counts too
     #[arg(
         long,
         value_name = "DIR",

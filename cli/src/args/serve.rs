@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use agent::Measuring;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use coordinator::BackupSchedule;
@@ -295,6 +296,11 @@ pub(crate) struct RunAgent {
     /// /etc/matins/policy.toml, where there is one]
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// What this host can do is measured once, while no attempt runs, and its disk a little
+    /// every hour: all of it, the disk that holds --data alone, or nothing. The first
+    /// writes at most 260 MiB, and all of a year about 9 GB
+    #[arg(long, value_name = "WHAT", value_parser = parse_measuring(), default_value = "full")]
+    pub(crate) measure: Measuring,
     /// Where /proc and /sys are found that tell of the host's hardware, for trials: a
     /// directory with copies of them
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
@@ -316,8 +322,24 @@ pub(crate) struct Look {
     /// Directory of the agent's own state
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
+    /// What the agent has measured
+    #[arg(long, value_name = "WHAT", value_parser = parse_measuring(), default_value = "off")]
+    pub(crate) measure: Measuring,
+    /// Measure what is due of that instead, until the standard input ends
+    #[arg(long)]
+    pub(crate) take_measure: bool,
     #[command(flatten)]
     pub(crate) child: Child,
+}
+
+fn parse_measuring() -> impl TypedValueParser<Value = Measuring> {
+    let names = PossibleValuesParser::new(Measuring::ALL.map(Measuring::as_str));
+    names.map(|name| {
+        let found = Measuring::ALL
+            .into_iter()
+            .find(|what| what.as_str() == name);
+        found.expect("only these names are possible")
+    })
 }
 
 #[derive(Args, Debug)]

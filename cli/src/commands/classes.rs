@@ -7,13 +7,13 @@ use hardware::Root;
 use probes::read_profile;
 use protocol::api::{AgentClasses, ClassRule, ClassStanding, Classes, HostClass};
 use protocol::host::{FACTS, FactSpec, Form};
-use protocol::{AgentName, ClassName};
+use protocol::{AgentName, ClassName, HostFacts};
 use serde_json::json;
 
 use super::agent_path;
 use crate::args;
 use crate::failure::Failure;
-use crate::output::{Format, Room};
+use crate::output::{Format, Room, talk};
 use crate::paint::{Tone, toned};
 use crate::text::{LINE_WIDTH, Table, count, printable, wrap_prose};
 
@@ -27,7 +27,12 @@ pub(crate) fn classes(options: &args::Classes) -> Result<(), Failure> {
     }
     if options.here {
         let file = read_file(options.file.as_deref())?;
-        let profile = read_profile(&Root::directory(Path::new("/")), &options.disk, None);
+        let scores = scores_kept_in(&options.disk);
+        if scores.is_none() {
+            talk(UNMEASURED);
+        }
+        let root = Root::directory(Path::new("/"));
+        let profile = read_profile(&root, &options.disk, scores.as_ref());
         let standings = file.classes.of(&profile.facts).show();
         return show_host("this machine", standings, options.class.as_ref(), output);
     }
@@ -45,6 +50,14 @@ pub(crate) fn classes(options: &args::Classes) -> Result<(), Failure> {
     }
     let classes: Classes = client.get("/api/v1/classes", &[])?;
     show_classes(classes, options.class.as_ref(), true, output)
+}
+
+const UNMEASURED: &str = "what this machine can do was not measured: its agent does so, with --disk naming \
+    its directory, and\n`matins hardware --probe` shows it";
+
+/// Of the agent whose directory this is, or is below it as the guide to a site has it.
+fn scores_kept_in(disk: &Path) -> Option<HostFacts> {
+    agent::kept_scores(disk).or_else(|| agent::kept_scores(&disk.join("agent")))
 }
 
 fn read_file(named: Option<&Path>) -> Result<ClassFile, Failure> {

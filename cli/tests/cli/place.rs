@@ -228,7 +228,7 @@ pub(crate) fn coordinator<'a>(data: &'a str, api: &'a str) -> [&'a str; 10] {
 }
 
 /// How an agent is run beside a supervisor in `s`.
-pub(crate) fn agent<'a>(data: &'a str, identity: &'a str, coordinator: &'a str) -> [&'a str; 11] {
+pub(crate) fn agent<'a>(data: &'a str, identity: &'a str, coordinator: &'a str) -> [&'a str; 13] {
     [
         "agent",
         "--data",
@@ -241,6 +241,8 @@ pub(crate) fn agent<'a>(data: &'a str, identity: &'a str, coordinator: &'a str) 
         "s",
         "--slots",
         "2",
+        "--measure",
+        "off",
     ]
 }
 

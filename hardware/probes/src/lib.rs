@@ -15,5 +15,5 @@ mod tools;
 
 pub use filling::{Filling, Forecast};
 pub use machine::Probes;
-pub use profile::{MEASURED, profile_of, read_profile};
+pub use profile::{MEASURED, measured_things, profile_of, read_profile};
 pub use space::{Answer, Space, Spaces};

@@ -58,6 +58,21 @@ pub fn profile_of(
     HostProfile { facts, report }
 }
 
+/// Whom figures of [`MEASURED`] are of, as a line each: the processors, and the disks below `data_directory`.
+/// Where it is another text, they are of another machine.
+pub fn measured_things(root: &Root, report: &Report, data_directory: &Path) -> String {
+    let path = path_below(root, data_directory);
+    let facts = facts_of(report, &path, None);
+    let threads = facts.number("cpu.threads_usable");
+    let mut things = vec![format!(
+        "{} with {} threads",
+        facts.text("cpu.model").unwrap_or("a processor"),
+        threads.map_or("unknown".to_owned(), |threads| threads.to_string())
+    )];
+    things.extend(disk::disks_of(report, &path));
+    things.join("\n")
+}
+
 /// The facts of a host, from the report of its parts. `path` is what the facts of `disk` are of.
 fn facts_of(report: &Report, path: &str, measured: Option<&HostFacts>) -> HostFacts {
     let mut facts = HostFacts::default();

@@ -274,6 +274,8 @@ impl Site {
             &self.slots.to_string(),
             "--name",
             name,
+            "--measure",
+            "off",
         ]
         .map(str::to_owned);
         let coordinators = self.coordinators();

@@ -205,6 +205,8 @@ impl Site {
                 format!("--identity={}", self.identity(&host).display()),
                 format!("--supervisor={}", supervisor.display()),
                 format!("--slots={slots}"),
+                // What is measured is Matins, not the machine.
+                "--measure=off".to_owned(),
             ];
             arguments.extend(self.coordinators());
             match work {

@@ -83,6 +83,24 @@ fn drives_of<'a>(
     names.iter().map(drive).collect()
 }
 
+/// The disks below a path, each by what it would take another one to differ in. Kernels give names in
+/// another order after a boot, so that one with a serial number goes by that.
+pub(super) fn disks_of(report: &Report, path: &str) -> Vec<String> {
+    let names = filesystem_of(report, path).and_then(|filesystem| filesystem.drives.known());
+    let disks = report.items.iter().filter_map(|item| match &item.facts {
+        Facts::Drive(drive) if names?.contains(&item.id) => {
+            let serial = drive.serial.known().unwrap_or(&item.id);
+            let model = drive.model.known().map_or("", String::as_str);
+            let size_bytes = drive.size_bytes.known().copied().unwrap_or_default();
+            Some(format!("{serial} {model} {size_bytes}"))
+        }
+        _ => None,
+    });
+    let mut disks: Vec<String> = disks.collect();
+    disks.sort();
+    disks
+}
+
 /// The slower medium where there are both.
 fn learn_medium(facts: &mut HostFacts, drives: &[&DriveFacts]) {
     let mut slowest = Medium::Ssd;
