@@ -308,7 +308,7 @@ h1
         assert_eq!(facts.text, expected);
         let expected = "
 CHANGED AT            HOW       WHAT            BEFORE  AFTER
-1970-01-01T00:00:00Z  vanished  drive /dev/sdb  ok
+1970-01-01T00:00:00Z  vanished  drive /dev/sdb  ok      -
 ";
         assert_eq!(changes(&detail.changes, Room::Columns80), expected);
     }
