@@ -54,35 +54,8 @@ fn drifting_clock(world: &mut World) -> Held {
         "one wrong clock among many stops nothing",
         || format!("{fires} fires in five minutes"),
     );
-    let now = world.now;
-    world.front_clock().set_rates(now, 0, 900);
-    for _ in 0..180 {
-        let before = fired(world);
-        let now = world.now;
-        let error = world.front_clock().wall_error(now);
-        world.run_for(10 * SECOND)?;
-        let after = fired(world);
-        world.require(
-            error < LIMIT_MS || after == before,
-            "P6",
-            "nothing fires by a clock that the fleet contradicts",
-            || format!("it is {error} ms ahead, and fires"),
-        );
-    }
-    let tables = world.tables();
-    for words in ["jobs still fire", "nothing fires"] {
-        let told = alert_with(&tables, words).is_some_and(|text| text.contains("of 3 hosts"));
-        world.require(told, "P6", "a person is told who differs", || {
-            format!("no alert says {words:?} of three hosts")
-        });
-    }
-    let now = world.now;
-    let error = world.front_clock().wall_error(now);
-    world.front_clock().set_rates(now, 0, 0);
-    world.step_clock(-error);
-    world.run_for(3 * MINUTE)?;
-    crate::invariants::audit(world)?;
-    heal(world)
+    let promise = "nothing fires by a clock that the fleet contradicts";
+    drift_until_it_is_told(world, promise, "of 3 hosts")
 }
 
 /// The coordinator's clock is steered ahead, too gently for a step, and there is one host: nobody could
@@ -90,6 +63,12 @@ fn drifting_clock(world: &mut World) -> Held {
 fn drifting_clock_with_a_time_service(world: &mut World) -> Held {
     world.follow_server(0);
     begin_minutely(world, 1)?;
+    let promise = "nothing fires by a clock that its own time service contradicts";
+    drift_until_it_is_told(world, promise, "time service")
+}
+
+/// The clock drifts for half an hour and is set right. Alerts say `who` contradicts it.
+fn drift_until_it_is_told(world: &mut World, promise: &'static str, who: &str) -> Held {
     let now = world.now;
     world.front_clock().set_rates(now, 0, 900);
     for _ in 0..180 {
@@ -98,18 +77,15 @@ fn drifting_clock_with_a_time_service(world: &mut World) -> Held {
         let error = world.front_clock().wall_error(now);
         world.run_for(10 * SECOND)?;
         let after = fired(world);
-        world.require(
-            error < LIMIT_MS || after == before,
-            "P6",
-            "nothing fires by a clock that its own time service contradicts",
-            || format!("it is {error} ms ahead, and fires"),
-        );
+        world.require(error < LIMIT_MS || after == before, "P6", promise, || {
+            format!("it is {error} ms ahead, and fires")
+        });
     }
     let tables = world.tables();
     for words in ["jobs still fire", "nothing fires"] {
-        let told = alert_with(&tables, words).is_some_and(|text| text.contains("time service"));
+        let told = alert_with(&tables, words).is_some_and(|text| text.contains(who));
         world.require(told, "P6", "a person is told who differs", || {
-            format!("no alert says {words:?} of the time service")
+            format!("no alert says {words:?} and {who:?}")
         });
     }
     let now = world.now;
