@@ -17,6 +17,7 @@ use crate::transition::{
 };
 use crate::world::people::{self, After, Job};
 use crate::world::process::Plan;
+use crate::world::registration::machine;
 use crate::world::{Held, World};
 
 const SECOND: i64 = 1_000;
@@ -240,6 +241,8 @@ fn begin(world: &mut World, size: &Size) -> Held {
         let host = world.add_labelled_host(8, labels);
         let drift = world.rng.between(-500, 500);
         world.hosts[host].clock.set_rates(world.now, drift, drift);
+        // Of every class, and with room for what any job asks for.
+        world.set_facts(host, machine(64, 1024, "ssd", 20_000));
     }
     world.run_for(5 * SECOND)?;
     world.request(people::put_resource("db", RESOURCE));

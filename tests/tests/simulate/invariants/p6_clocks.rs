@@ -38,8 +38,13 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
     );
     let looks = world.coordinators.get(&leader);
     let looks = looks.map_or(0, |leader| leader.contradicted);
+    // Its clock may have been set right since, and the leader has looked again.
+    let errors = errors(world);
+    let still = (0..world.controls.len())
+        .find(|&machine| world.process_on(machine) == Some(leader))
+        .is_none_or(|machine| is_contradicted(world, &errors, machine));
     world.require(
-        looks < LOOKS,
+        looks < LOOKS || !still,
         "P6",
         "no watermark moves by a clock that the group contradicts",
         || format!("for {looks} looks: {:?}", proposal.command),
@@ -48,30 +53,12 @@ pub fn on_propose(world: &mut World, leader: u64, proposal: &Proposal) {
 
 /// Notes of every coordinator that hears the others whether their clocks agree against its own.
 pub fn look(world: &mut World) {
-    let now = world.now;
-    let errors: Vec<Option<i64>> = (0..world.controls.len())
-        .map(|machine| {
-            let process = world.process_on(machine)?;
-            let hears = world.coordinators[&process].hears_members();
-            let control = &world.controls[machine];
-            (hears && control.is_steady(now)).then(|| control.clock.wall_error(now))
-        })
-        .collect();
-    let witness = world.witness.clock.wall_error(now);
-    let witness = world.witness.is_steady(now).then_some(witness);
-    for (machine, control) in world.controls.iter().enumerate() {
+    let errors = errors(world);
+    for machine in 0..world.controls.len() {
         let Some(process) = world.process_on(machine) else {
             continue;
         };
-        let own = control.clock.wall_error(now);
-        let others = errors.iter().enumerate().filter(|&(at, _)| at != machine);
-        let others: Option<Vec<i64>> = others.map(|(_, error)| *error).chain([witness]).collect();
-        let contradicted = others.is_some_and(|others| {
-            let far = |error: &i64| (own - error).abs() > CONTRADICTED_MS;
-            let spread = others.iter().max().zip(others.iter().min());
-            let agree = spread.is_some_and(|(most, least)| most - least < AGREE_MS);
-            agree && others.iter().all(far)
-        });
+        let contradicted = is_contradicted(world, &errors, machine);
         if let Some(coordinator) = world.coordinators.get_mut(&process) {
             let heard = contradicted && coordinator.hears_members();
             coordinator.contradicted = if heard {
@@ -81,6 +68,35 @@ pub fn look(world: &mut World) {
             };
         }
     }
+}
+
+/// How wrong the clock of each coordinator's machine is, where it has stood still and its process hears
+/// the others.
+fn errors(world: &World) -> Vec<Option<i64>> {
+    let now = world.now;
+    let error = |machine: usize| {
+        let process = world.process_on(machine)?;
+        let hears = world.coordinators[&process].hears_members();
+        let control = &world.controls[machine];
+        (hears && control.is_steady(now)).then(|| control.clock.wall_error(now))
+    };
+    (0..world.controls.len()).map(error).collect()
+}
+
+/// Whether all others agree with each other, and against the clock of this machine.
+fn is_contradicted(world: &World, errors: &[Option<i64>], machine: usize) -> bool {
+    let now = world.now;
+    let own = world.controls[machine].clock.wall_error(now);
+    let witness = world.witness.clock.wall_error(now);
+    let witness = world.witness.is_steady(now).then_some(witness);
+    let others = errors.iter().enumerate().filter(|&(at, _)| at != machine);
+    let others: Option<Vec<i64>> = others.map(|(_, error)| *error).chain([witness]).collect();
+    others.is_some_and(|others| {
+        let far = |error: &i64| (own - error).abs() > CONTRADICTED_MS;
+        let spread = others.iter().max().zip(others.iter().min());
+        let agree = spread.is_some_and(|(most, least)| most - least < AGREE_MS);
+        agree && others.iter().all(far)
+    })
 }
 
 /// Nothing is fired that the clock of the leader in front has never reached.
