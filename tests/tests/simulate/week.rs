@@ -17,7 +17,6 @@ use crate::transition::{
 };
 use crate::world::people::{self, After, Job};
 use crate::world::process::Plan;
-use crate::world::registration::machine;
 use crate::world::{Held, World};
 
 const SECOND: i64 = 1_000;
@@ -241,8 +240,6 @@ fn begin(world: &mut World, size: &Size) -> Held {
         let host = world.add_labelled_host(8, labels);
         let drift = world.rng.between(-500, 500);
         world.hosts[host].clock.set_rates(world.now, drift, drift);
-        // Of every class, and with room for what any job asks for.
-        world.set_facts(host, machine(64, 1024, "ssd", 20_000));
     }
     world.run_for(5 * SECOND)?;
     world.request(people::put_resource("db", RESOURCE));
@@ -317,6 +314,8 @@ fn job_of_a_week(world: &mut World, name: &str, index: usize) -> Job {
     let mut job = any_job(world);
     name.clone_into(&mut job.name);
     job.after.clear();
+    // Hosts have slots and labels here; what else of them is asked for, `random` and `room` try.
+    (job.class, job.cpu, job.memory) = (None, None, None);
     job.timezone = world.rng.pick(&ZONES).to_owned();
     job.start_deadline_s = world
         .rng

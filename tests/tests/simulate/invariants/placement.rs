@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use jobs::Manifest;
+use jobs::manifest::Needs;
 use ledger::command::Command;
 use ledger::{AgentRow, Done, Outcome, Proposal, ShardState};
 use profiles::classes::Classes;
@@ -85,7 +86,7 @@ fn judge_grant(world: &mut World, run_id: RunId, shard: u32) {
     // What has been told of the host while the grant was on its way could not be known.
     if told <= decided {
         judge_class(world, &agent, &manifest, (run_id, shard));
-        judge_room(world, lease.agent_id);
+        judge_room(world, lease.agent_id, &manifest.needs);
     }
     for name in manifest.needs.uses.keys() {
         let Some(row) = world.truth.set.resources.get(name).cloned() else {
@@ -113,9 +114,10 @@ fn judge_class(world: &mut World, agent: &AgentRow, manifest: &Manifest, shard: 
     );
 }
 
-/// What the leases of a host ask for by their manifests is within what it has. What it uses beside
-/// them is for its agent to tell, and not judged here.
-fn judge_room(world: &mut World, agent_id: AgentId) {
+/// What the leases of a host ask for by their manifests is within what it has, in all that the newest of
+/// them asks for: a host may have become smaller under those before. What it uses beside them is for its
+/// agent to tell, and not judged here.
+fn judge_room(world: &mut World, agent_id: AgentId, newest: &Needs) {
     let set = &world.truth.set;
     let on_it = set.shards.values().filter(|shard| {
         let lease = shard.state.lease();
@@ -135,10 +137,16 @@ fn judge_room(world: &mut World, agent_id: AgentId) {
         return;
     };
     let known = |name| facts.number(name).unwrap_or(0);
+    let of_class = |name| {
+        newest
+            .class
+            .as_ref()
+            .is_some_and(|class| class.as_str() == name)
+    };
     let has = known("memory.usable_bytes").max(0).unsigned_abs();
     let lent = has.saturating_sub((has / 16).clamp(256 << 20, 4 << 30));
     world.require(
-        memory <= lent,
+        memory <= lent || newest.memory_bytes.is_none(),
         "P7",
         "no more memory of a host is set aside than it has",
         || format!("{agent_id} lends {lent} bytes of {has}, and {memory} are asked for"),
@@ -146,7 +154,7 @@ fn judge_room(world: &mut World, agent_id: AgentId) {
     // Between one and one and a half for each core.
     let processors = known("cpu.usable_milli").min(known("cpu.cores") * 1500);
     world.require(
-        cpu_milli <= processors,
+        cpu_milli <= processors || newest.cpu_milli.is_none() && !of_class("cpu"),
         "P7",
         "no more processors of a host are set aside than it has",
         || format!("{agent_id} has {processors} thousandths, and {cpu_milli} are asked for"),
@@ -158,7 +166,7 @@ fn judge_room(world: &mut World, agent_id: AgentId) {
         _ => 2,
     };
     world.require(
-        at_disk <= places,
+        at_disk <= places || !of_class("io"),
         "P7",
         "no more work for its disk is on a host than it has places",
         || format!("{agent_id} has {places} places, and {at_disk} are asked for"),
