@@ -180,22 +180,8 @@ fn show_observed(
         io_bytes_per_s: spread(&profile.io_bytes_per_s),
         io_operations_per_s: spread(&profile.io_operations_per_s),
         skew_milli: spread(&profile.skew_milli),
-        slowest_shards: profile
-            .slowest_shards()
-            .map(|slowest| api::SlowestShard {
-                shard: slowest.shard,
-                milli: slowest.milli,
-            })
-            .collect(),
-        memory_advice: advice.as_ref().ok().map(|advice| api::MemoryAdvice {
-            bytes: advice.bytes,
-            p98_bytes: advice.p98_bytes,
-            recent_max_bytes: advice.recent_max_bytes,
-            exhausted_at_bytes: advice.exhausted_at_bytes,
-            falls_by_steps: advice.falls_by_steps,
-            partial: advice.partial,
-            cache_bytes: advice.cache_bytes,
-        }),
+        slowest_shards: profile.slowest_shards().collect(),
+        memory_advice: advice.as_ref().ok().copied(),
         cpu_advice_milli: profile.cpu_advice_milli(false).ok(),
         no_advice: advice.err().map(|why| why.to_string()),
     }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use protocol::api::MemoryAdvice;
+use protocol::attempt::Counted;
 use serde::{Deserialize, Serialize};
 
 use super::profile::JobProfile;
-use protocol::attempt::Counted;
 
 /// Below so many runs nothing is advised.
 pub const RUNS_MIN: u32 = 5;
@@ -23,26 +24,6 @@ const EXHAUSTED_MORE_BYTES: u64 = 100 * MIB;
 
 /// An advice falls at most to this part of what the manifest says.
 const FALL_PERCENT: u64 = 80;
-
-/// How much memory an attempt should be given, and what that follows from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryAdvice {
-    /// Whole MiB.
-    pub bytes: u64,
-    /// What 98 of 100 runs stayed within, newer ones counting more.
-    pub p98_bytes: u64,
-    /// The largest peak of the newest runs.
-    pub recent_max_bytes: u64,
-    /// In one of the newest runs so much was not enough.
-    pub exhausted_at_bytes: Option<u64>,
-    /// Less would do; an advice falls by a fifth at a time.
-    pub falls_by_steps: bool,
-    /// Peaks are of single processes, or were seen now and then only: the truth is more.
-    pub partial: bool,
-    /// Page cache that was left at the end of one of the newest runs: a lower limit would push it out
-    /// first.
-    pub cache_bytes: Option<u64>,
-}
 
 /// Why there is no advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

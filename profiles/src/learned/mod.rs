@@ -17,10 +17,10 @@ mod histogram;
 mod profile;
 mod sample;
 
-pub use advice::{MEMORY_FACTOR_PERCENT, MemoryAdvice, NoAdvice, RUNS_MIN};
+pub use advice::{MEMORY_FACTOR_PERCENT, NoAdvice, RUNS_MIN};
 pub use bound::{Bound, Ratios};
 pub use histogram::Histogram;
-pub use profile::{Counts, JobProfile, RECENT_RUNS, SlowestShard};
+pub use profile::{Counts, JobProfile, RECENT_RUNS};
 pub use sample::{AttemptSample, HostSize, Sample};
 
 #[cfg(test)]

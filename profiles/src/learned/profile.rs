@@ -1,5 +1,6 @@
 //! The profile of one version of a job on one class of hosts.
 
+use protocol::api::SlowestShard;
 use protocol::attempt::{AttemptOutcome, Counted};
 use serde::{Deserialize, Serialize};
 
@@ -46,14 +47,6 @@ pub struct Counts {
     pub failed: u32,
     pub timed_out: u32,
     pub out_of_memory: u32,
-}
-
-/// The shard of a run that took longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SlowestShard {
-    pub shard: u32,
-    /// Against the median one.
-    pub milli: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

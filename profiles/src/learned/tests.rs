@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use protocol::api::{MemoryAdvice, SlowestShard};
 use protocol::attempt::{AttemptOutcome, Counted, Usage};
 
 use super::*;
