@@ -8,12 +8,14 @@ mod disk;
 
 use std::path::Path;
 
-use crate::machine::{Probes, path_below};
 use hardware::facts::{
-    Action, ArrayFacts, ClockFacts, ClockVerdict, CpuFacts, MemoryFacts, NicFacts, SystemFacts,
+    Action, ArrayFacts, ClockFacts, CpuFacts, MemoryFacts, NicFacts, SystemFacts,
 };
 use hardware::{Fact, Facts, Health, Item, Report, Root};
 use protocol::host::{FACT_TEXT_BYTES_MAX, FACTS, HostFacts, HostProfile, Value};
+
+use crate::clock::verdict_word;
+use crate::machine::{Probes, path_below};
 
 /// Facts that only measuring gives: whoever measured hands them in.
 pub const MEASURED: &[&str] = &[
@@ -123,11 +125,7 @@ fn learn_system(facts: &mut HostFacts, system: &SystemFacts) {
 fn learn_clock(facts: &mut HostFacts, clock: &ClockFacts) {
     match &clock.verdict {
         Fact::Known(verdict) => {
-            let word = match verdict {
-                ClockVerdict::Synchronised => "synchronised",
-                ClockVerdict::FreeRunning => "free-running",
-                ClockVerdict::Unsynchronised => "unsynchronised",
-            };
+            let word = verdict_word(*verdict);
             facts.know("clock.verdict", Value::Text(word.to_owned()));
         }
         Fact::Unknown(why) => facts.miss("clock.verdict", why.as_ref()),
@@ -284,12 +282,18 @@ impl ToValue for bool {
 
 impl ToValue for String {
     fn to_value(&self) -> Value {
-        let mut end = self.len().min(FACT_TEXT_BYTES_MAX);
-        while !self.is_char_boundary(end) {
-            end -= 1;
-        }
-        Value::Text(self[..end].to_owned())
+        Value::Text(shortened(self.clone()))
     }
+}
+
+/// As much of a text as a fact may have.
+pub(crate) fn shortened(mut text: String) -> String {
+    let mut end = text.len().min(FACT_TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
 }
 
 /// No machine has so much that it is no `i64`; what is garbled ends there.

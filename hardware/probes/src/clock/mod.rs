@@ -25,6 +25,8 @@ pub use steps::{Reading, Seen, Step, StepMeter, StepTimer, read_clocks};
 
 use judge::Steady;
 
+use crate::profile::shortened;
+
 /// Where there was no answer from chronyc, it is not started again before this.
 const CHRONYC_RESTS: Duration = Duration::from_secs(60);
 
@@ -262,15 +264,6 @@ pub fn verdict_word(verdict: ClockVerdict) -> &'static str {
         ClockVerdict::FreeRunning => "free-running",
         ClockVerdict::Unsynchronised => "unsynchronised",
     }
-}
-
-fn shortened(mut text: String) -> String {
-    let mut end = text.len().min(protocol::host::FACT_TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-    text
 }
 
 #[cfg(test)]
