@@ -4,9 +4,10 @@
 //! looked at that it tells beside its own word, and whichever comes first counts: that no source has
 //! answered its last eight questions, and how old the reference is. And its word on how wrong the
 //! clock may be rests on a clock that drifts by no more than one part in a million; here it is
-//! [`DRIFT_PPM`].
+//! [`DRIFT_PPM`]. And where it follows none of those that answer it, for their time varies or they
+//! contradict each other, that word is of the last moment when it did: what they say now counts too.
 
-use hardware::facts::ClockVerdict;
+use hardware::facts::{ClockVerdict, SourceState};
 use hardware::{SourceData, Tracking};
 
 use super::chronyd::Told;
@@ -25,8 +26,40 @@ pub(super) fn of_chronyd(told: &Told, wall_s: f64) -> ClockLook {
         look.verdict = ClockVerdict::FreeRunning;
         look.reason = why;
         look.stale = true;
+        return look;
+    }
+    if look.verdict == ClockVerdict::Synchronised
+        && let Some((source, off_s)) = nearest_unfollowed(told)
+    {
+        let off_us = in_us(off_s);
+        look.bound_us = look.bound_us.map(|bound| bound.max(off_us));
+        look.reason = format!(
+            "chronyd follows none of its sources for now; by {}, the nearest, it may be {off_s:.3} s wrong",
+            source.name
+        );
     }
     look
+}
+
+/// Of the sources that answer, where chronyd follows none of them, that by which this clock is least
+/// wrong, and how wrong at most, in seconds. One wrong server beside one that is right proves nothing;
+/// a clock with which none of them agrees is contradicted.
+fn nearest_unfollowed(told: &Told) -> Option<(&SourceData, f64)> {
+    let followed =
+        |source: &SourceData| matches!(source.state, SourceState::Selected | SourceState::Combined);
+    if told.sources.iter().any(followed) {
+        return None;
+    }
+    let correction_s = told.tracking.correction_s?;
+    // A sample says how far chronyd's idea of the time is ahead of the source; that idea is ahead of the
+    // clock by the correction.
+    let off = |source: &SourceData| (correction_s - source.offset_s).abs() + source.error_s;
+    let answers = |source: &&SourceData| source.reach != 0 && source.since_sample_s.is_some();
+    told.sources
+        .iter()
+        .filter(answers)
+        .map(|source| (source, off(source)))
+        .min_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
 /// Why chronyd listens to nobody, where that is so.
@@ -224,6 +257,60 @@ mod tests {
         };
         let reason = "chronyd has not yet been able to synchronise it";
         check(never, &[0], Unsynchronised, reason);
+    }
+
+    /// What is said of a clock that is 0.3 s slow as chronyd last believed, by sources of which each is
+    /// so and says so much.
+    fn of_sources(sources: &[(SourceState, f64)]) -> ClockLook {
+        let sources = sources.iter().map(|&(state, offset_s)| SourceData {
+            state,
+            offset_s,
+            error_s: 0.001,
+            ..source(255)
+        });
+        let told = Told {
+            tracking: tracking(0.0, 0.3),
+            sources: sources.collect(),
+        };
+        of_chronyd(&told, WALL_S)
+    }
+
+    #[test]
+    fn what_is_followed_no_longer_is_no_word_on_now() {
+        use SourceState::{Combined, Excluded, Falseticker, Jittery, Selected};
+        let bound = |sources: &[_]| of_sources(sources).bound_us;
+        let believed = Some(302_000);
+        assert_eq!(bound(&[(Selected, -4.7)]), believed);
+        assert_eq!(bound(&[(Jittery, -4.7), (Combined, 0.0)]), believed);
+        // Five seconds ahead of this clock, which chronyd takes for 0.3 s slow.
+        assert_eq!(bound(&[(Jittery, -4.7)]), Some(5_001_000));
+        // As far behind it.
+        assert_eq!(bound(&[(Jittery, 5.3)]), Some(5_001_000));
+        // One of two that contradict each other agrees with this clock.
+        let both = [(Falseticker, -4.7), (Falseticker, 0.3)];
+        assert_eq!(bound(&both), believed);
+        assert_eq!(
+            bound(&[(Falseticker, -4.7), (Excluded, 9.3)]),
+            Some(5_001_000)
+        );
+        let look = of_sources(&[(Jittery, -4.7)]);
+        assert_eq!(look.verdict, Synchronised);
+        let reason = "chronyd follows none of its sources for now; by 10.0.0.1, the nearest, it may be 5.001 s wrong";
+        assert_eq!(look.reason, reason);
+    }
+
+    #[test]
+    fn who_has_never_answered_contradicts_nobody() {
+        let mute = SourceData {
+            state: SourceState::Unselectable,
+            since_sample_s: None,
+            ..source(255)
+        };
+        let told = Told {
+            tracking: tracking(0.0, 0.0),
+            sources: vec![mute],
+        };
+        assert_eq!(of_chronyd(&told, WALL_S).bound_us, Some(2_000));
     }
 
     #[test]
