@@ -128,7 +128,7 @@ pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
     // Names and serials of drives may hold bytes that JSON has no place for.
     let is_foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     let text = &text.replace(is_foreign, " ");
-    let start = text.find(['{', '[']).unwrap_or(text.len());
+    let start = json_start(text).unwrap_or(text.len());
     let mut documents = Vec::new();
     let reader = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Json>();
     for read in reader {
@@ -148,6 +148,27 @@ pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
         report.problem("the file", "it has no JSON in it");
     }
     documents
+}
+
+/// Whether a text is JSON, or has some behind what tools and shells write before it.
+pub(crate) fn is_json(text: &str) -> bool {
+    json_start(text).is_some()
+}
+
+/// Where an object or a list begins, and no sentence that has a bracket in it.
+fn json_start(text: &str) -> Option<usize> {
+    let begins = |(at, bracket): &(usize, &str)| {
+        let next = text[at + 1..].trim_start().chars().next();
+        match (*bracket, next) {
+            // Cut off right behind it.
+            (_, None) => text[..*at].trim().is_empty(),
+            ("{", Some(next)) => matches!(next, '"' | '}'),
+            (_, Some(next)) => matches!(next, '{' | '[' | ']'),
+        }
+    };
+    text.match_indices(['{', '['])
+        .find(begins)
+        .map(|(at, _)| at)
 }
 
 /// As [`documents`], of tools whose outputs people put into one list.
@@ -239,6 +260,7 @@ mod tests {
         for (text, documents, problems) in [
             ("{}", 1, 0),
             ("warning: old firmware\n{\"a\": 1}\n", 1, 0),
+            ("[sudo] password: [a {b} c]\n{\"a\": 1}", 1, 0),
             ("{}{}\r\n[]", 3, 0),
             ("{} trailing", 1, 1),
             ("{\"SN\": \"A\u{0}\u{1}B\"}", 1, 0),

@@ -39,6 +39,7 @@ mod smart;
 mod supplies;
 mod system;
 mod tables;
+mod text;
 mod tool;
 
 pub use block::{DiskCounters, parse_disk_counters, read_block_devices};

@@ -48,17 +48,56 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// The number that a text begins with and that ends where the text does, or before a blank, a bracket or
-/// a unit: `98 %`, `23C`, `4 (2 spare)`. `4r3` is no number, and neither is an empty text.
+/// a unit: `98 %`, `23C`, `4 (2 spare)`, `1,024`. `4r3` is no number, and neither is an empty text.
 pub(crate) fn number(text: &str) -> Option<u64> {
     let (digits, rest) = split_number(text, |c| c.is_ascii_digit());
+    if let Some(joined) = thousands(text) {
+        return joined.parse().ok();
+    }
     ends_a_number(rest).then(|| digits.parse().ok())?
 }
 
-/// As [`number`], with a sign and a fraction.
+/// As [`number`], with a sign and a fraction. Some languages write the fraction behind a comma: `8,5%`.
+/// `1,024` may be either, and is nothing then.
 pub(crate) fn decimal(text: &str) -> Option<f64> {
-    let (digits, rest) = split_number(text, |c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'));
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+');
+    let (mut digits, mut rest) = split_number(text, is_part);
+    let with_point;
+    if let Some(fraction) = rest
+        .strip_prefix(',')
+        .filter(|rest| begins_with_digit(rest))
+    {
+        let (behind, after) = split_number(fraction, |c| c.is_ascii_digit());
+        let is_fraction = behind.len() != 3 || digits.trim_start_matches(['-', '+']) == "0";
+        if !is_fraction || digits.contains('.') {
+            return None;
+        }
+        with_point = format!("{digits}.{behind}");
+        (digits, rest) = (&with_point, after);
+    }
     let value: f64 = digits.parse().ok()?;
     (value.is_finite() && ends_a_number(rest)).then_some(value)
+}
+
+/// The digits of a number in groups of three.
+fn thousands(text: &str) -> Option<String> {
+    let (digits, rest) = split_number(text, |c| c.is_ascii_digit() || c == ',');
+    let mut groups = digits.split(',');
+    let first = groups
+        .next()
+        .filter(|first| (1..=3).contains(&first.len()))?;
+    let mut joined = first.to_owned();
+    for group in groups.clone() {
+        if group.len() != 3 {
+            return None;
+        }
+        joined.push_str(group);
+    }
+    (groups.next().is_some() && ends_a_number(rest)).then_some(joined)
+}
+
+fn begins_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn split_number(text: &str, part: impl Fn(char) -> bool) -> (&str, &str) {
@@ -66,8 +105,12 @@ fn split_number(text: &str, part: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !part(c)).unwrap_or(text.len()))
 }
 
-/// A blank, a bracket, or a unit, which is letters alone: digits behind them make it something else.
+/// A blank, a bracket, or a unit, which is letters alone: digits behind them make it something else, and
+/// so do digits right behind a comma.
 fn ends_a_number(rest: &str) -> bool {
+    if rest.strip_prefix(',').is_some_and(begins_with_digit) {
+        return false;
+    }
     let unit = rest
         .split([' ', '\t', '(', ')', ',', ';'])
         .next()
@@ -150,6 +193,14 @@ mod tests {
     fn numbers_end_where_they_end() {
         for (text, expected) in [
             ("98 %", Some(98)),
+            ("1,024", Some(1024)),
+            ("1,234,567 [634 GB]", Some(1_234_567)),
+            ("1, 2", Some(1)),
+            ("1,5", None),
+            ("1,0245", None),
+            ("1234,567", None),
+            ("1,024r", Some(1024)),
+            ("1,024r3", None),
             ("98%", Some(98)),
             ("34C (93.20 F)", Some(34)),
             ("0", Some(0)),
@@ -161,6 +212,23 @@ mod tests {
             ("99999999999999999999999", None),
         ] {
             assert_eq!(number(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_fraction_may_stand_behind_a_comma() {
+        for (text, expected) in [
+            ("8.5%", Some(8.5)),
+            ("8,5%", Some(8.5)),
+            ("0,250050008 seconds slow", Some(0.250_050_008)),
+            ("-0,250", Some(-0.25)),
+            ("+45,0°C", Some(45.0)),
+            ("45, 46", Some(45.0)),
+            ("1,024", None),
+            ("1.5,5", None),
+            ("8,5x3", None),
+        ] {
+            assert_eq!(decimal(text), expected, "{text:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! the reading names a fault ("Presence detected, Power Supply AC lost"): both are judged.
 
 use crate::facts::{Facts, SensorFacts};
-use crate::json::{Json, documents};
+use crate::json::{Json, documents, is_json};
 use crate::judgement::{Judgement, Words};
 use crate::lines::{Line, decimal, lines, plain};
 use crate::report::{Health, Item, Report};
@@ -82,7 +82,7 @@ const READINGS: Words = &[
 
 /// Reads what ipmitool or lm-sensors print.
 pub fn parse_sensors(text: &str) -> Report {
-    if text.contains('{') {
+    if is_json(text) {
         return of_json(text);
     }
     if text.contains('|') {

@@ -95,7 +95,7 @@ impl Tool {
     /// contents of its files. Every answer is a report.
     pub fn parse(self, bytes: &[u8]) -> Report {
         let read = &bytes[..bytes.len().min(BYTES_MAX)];
-        let text = String::from_utf8_lossy(read);
+        let text = crate::text::decode(read);
         let of_root = self.archive(read, &text);
         let of_root = of_root.and_then(|archive| self.read(&Root::Archive(archive)));
         let mut report = of_root.unwrap_or_else(|| self.parse_text(&text));

@@ -16,7 +16,7 @@ use volume::Volume;
 use super::battery::Battery;
 use super::settle_caches;
 use crate::facts::{ControllerFacts, Facts};
-use crate::json::{Json, documents};
+use crate::json::{Json, documents, is_json};
 use crate::judgement::{Judgement, Words};
 use crate::lines::{level, plain};
 use crate::report::{Health, Item, Report};
@@ -68,7 +68,7 @@ const CONTROLLER_STATES: Words = &[
 /// Reads what storcli or perccli prints, with or without `J`.
 pub fn parse_storcli(text: &str) -> Report {
     let mut report = Report::default();
-    let documents = if text.contains('{') {
+    let documents = if is_json(text) {
         documents(text, &mut report)
     } else {
         vec![text::from_text(text)]

@@ -6,7 +6,7 @@
 use super::Drive;
 use crate::fact::Fact;
 use crate::facts::Medium;
-use crate::json::{Json, outputs};
+use crate::json::{Json, is_json, outputs};
 use crate::lines::{lines, plain};
 use crate::report::{Health, Report};
 
@@ -15,7 +15,7 @@ const NOT_TOLD: &str = "nvme-cli does not tell";
 /// Reads what nvme-cli prints, with or without `-o json`.
 pub fn parse_nvme(text: &str) -> Report {
     let mut report = Report::default();
-    let read = if text.contains('{') {
+    let read = if is_json(text) {
         outputs(text, &mut report)
     } else {
         vec![from_text(text)]

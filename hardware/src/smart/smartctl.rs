@@ -7,7 +7,7 @@ use super::Drive;
 use super::smartctl_text::parse_text;
 use crate::fact::Fact;
 use crate::facts::Medium;
-use crate::json::{Json, outputs};
+use crate::json::{Json, is_json, outputs};
 use crate::lines::plain;
 use crate::report::{Health, Report};
 
@@ -15,7 +15,7 @@ const NOT_TOLD: &str = "smartctl does not tell";
 
 /// Reads what smartctl prints, with or without `-j`.
 pub fn parse_smartctl(text: &str) -> Report {
-    if !text.contains('{') {
+    if !is_json(text) {
         return parse_text(text);
     }
     let mut report = Report::default();
