@@ -92,6 +92,7 @@ impl Detail {
                     format!("its level {value:?} is not known here"),
                 ),
             },
+            "array size" => told.size_kib = number(value),
             "raid devices" => self.count(value, |told| &mut told.required, u64::max),
             "active devices" => self.count(value, |told| &mut told.active, u64::min),
             "failed devices" => self.count(value, |told| &mut told.failed_count, u64::max),
@@ -151,14 +152,18 @@ impl Detail {
             return;
         }
         match bare {
-            "clean" | "active" | "active-idle" | "write-pending" => {
+            // Very old versions: "dirty" is what others call active.
+            "clean" | "active" | "active-idle" | "write-pending" | "dirty" => {
                 told.runs = told.runs.or(Some(true));
             }
             "readonly" | "read-only" | "read-auto" => {
                 told.runs = told.runs.or(Some(true));
                 told.judgement.note(word.to_owned());
             }
-            "degraded" => told.judgement.say(Health::Degraded, "state: degraded"),
+            "no-errors" => {}
+            "degraded" | "errors" => told
+                .judgement
+                .say(Health::Degraded, format!("state: {word}")),
             "failed" | "broken" => {
                 told.runs = Some(false);
                 told.judgement.say(Health::Failed, format!("state: {word}"));
@@ -179,9 +184,8 @@ impl Detail {
         let device = words.last().filter(|word| word.starts_with('/')).copied();
         let has = |word: &str| words.contains(&word);
         if has("faulty") {
-            self.told
-                .failed
-                .push(device.unwrap_or("a member without a name").to_owned());
+            let name = device.unwrap_or("a member without a name");
+            self.told.fail(name, has("journal"));
         } else if has("removed") {
             // Counted by `Active Devices` too; it may be all that says so where that is cut away.
             self.told
@@ -191,10 +195,15 @@ impl Detail {
             self.listed_active += 1;
         } else if has("spare") && !has("rebuilding") {
             self.told.spares.push(device.unwrap_or("").to_owned());
-        } else if !(has("rebuilding") || has("journal") || has("-") || words.len() <= 5) {
-            self.told
-                .judgement
-                .note(format!("the state of a member is not known here: {said:?}"));
+        } else if !["rebuilding", "journal", "replacement", "-"]
+            .iter()
+            .any(|word| has(word))
+            && words.len() > 4
+        {
+            self.told.judgement.say(
+                Health::Unknown,
+                format!("the state of a member is not known here: {said:?}"),
+            );
         }
     }
 
@@ -229,6 +238,60 @@ mod tests {
             "/dev/md0:\n Raid Level : {level}\n Raid Devices : {required}\n State : {state}\n \
              Active Devices : {active}\n Failed Devices : {failed}\n Spare Devices : 0\n"
         )
+    }
+
+    #[test]
+    fn every_row_of_the_table_counts() {
+        for (row, expected) in [
+            ("2 8 33 2 active sync writemostly /dev/sdc1", Health::Ok),
+            ("2 8 33 2 active sync set-A failfast /dev/sdc1", Health::Ok),
+            ("3 8 49 - spare /dev/sdd1", Health::Ok),
+            ("3 8 49 - journal /dev/sdd1", Health::Ok),
+            (
+                "3 8 49 2 spare rebuilding /dev/disk/by-path/pci-0000:00-ata-1",
+                Health::Ok,
+            ),
+            ("3 8 49 - faulty /dev/sdd1", Health::Ok),
+            ("3 8 49 - faulty journal /dev/sdd1", Health::Degraded),
+            ("- 0 0 2 removed", Health::Degraded),
+            ("2 8 33 2 splendid /dev/sdc1", Health::Unknown),
+        ] {
+            let text = format!(
+                "{}\n Number Major Minor RaidDevice State\n 0 8 1 0 active sync /dev/sda1\n {row}\n",
+                detail("raid5", "clean", 3, 3, 0)
+            );
+            let item = &parse_mdadm(&text).items[0];
+            assert_eq!(item.health, expected, "{row}: {}", item.reason);
+        }
+    }
+
+    #[test]
+    fn arrays_below_each_other_and_what_is_none() {
+        let container = "/dev/md/imsm0:\n Version : imsm\n Raid Level : container\n Total Devices : 2\n\
+                         Working Devices : 2\n Number Major Minor RaidDevice\n - 8 0 - /dev/sda\n - 8 16 - /dev/sdb\n";
+        let old = "/dev/md9:\n Raid Level : raid1\n Array Size : 1953382400 (1862.89 GiB 2000.26 GB)\n\
+                   Raid Devices : 2\n State : dirty, no-errors\n Active Devices : 2\n Failed Devices : 0\n";
+        let text = format!(
+            "mdadm: cannot open /dev/md7: No such file or directory\n{container}{old}{}",
+            detail("raid1", "active, degraded, resyncing (PENDING)", 2, 1, 0)
+        );
+        let report = parse_mdadm(&text);
+        let told: Vec<_> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        let expected = [
+            ("md/imsm0", Health::Ok),
+            ("md9", Health::Ok),
+            ("md0", Health::Degraded),
+        ];
+        assert_eq!(told, expected, "{report:?}");
+        assert_eq!(report.problems.len(), 1);
+        let crate::Facts::Array(facts) = &report.items[1].facts else {
+            panic!()
+        };
+        assert_eq!(facts.size_bytes, (1_953_382_400_u64 << 10).into());
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use super::Told;
 use crate::facts::Action;
-use crate::lines::{Line, decimal, level, lines, plain};
+use crate::lines::{Line, decimal, level, lines, number, plain};
 use crate::report::{Health, Report};
 
 const NOT_TOLD: &str = "/proc/mdstat does not tell";
@@ -21,6 +21,8 @@ pub fn parse_mdstat(text: &str) -> Report {
     let mut report = Report::default();
     let mut current: Option<(String, Told)> = None;
     let mut strangers = 0_usize;
+    // Between the list of personalities and that of devices without an array stand all that there are.
+    let (mut begun, mut ended) = (false, false);
     for line in lines(text) {
         if let Some((name, head)) = array_line(line) {
             finish(&mut report, current.take());
@@ -30,6 +32,8 @@ pub fn parse_mdstat(text: &str) -> Report {
         let said = plain(line.text);
         if said.starts_with("personalities") || said.starts_with("unused devices") {
             finish(&mut report, current.take());
+            begun = true;
+            ended = said.starts_with("unused devices");
             continue;
         }
         // Of old kernels.
@@ -60,6 +64,8 @@ pub fn parse_mdstat(text: &str) -> Report {
     }
     if report.items.is_empty() && text.trim().is_empty() {
         report.problem("the file", "it is empty");
+    } else if begun && !ended && report.items.is_empty() {
+        report.problem("the file", "it ends before the list of arrays does");
     }
     report
 }
@@ -138,7 +144,7 @@ fn member(told: &mut Told, word: &str) {
     for flag in flags.split(['(', ')']).filter(|flag| !flag.is_empty()) {
         match flag {
             "F" => {
-                told.failed.push(name.to_owned());
+                told.fail(name, flags.contains("(J)"));
                 in_use = false;
             }
             "S" => {
@@ -171,6 +177,9 @@ fn detail_line(told: &mut Told, line: Line<'_>, said: &str) {
         || said.contains("chunk");
     if said.contains("external:") && told.runs == Some(false) {
         told.container = said.contains("external:imsm") || said.contains("external:ddf");
+    }
+    if let Some((blocks, _)) = said.split_once(" blocks") {
+        told.size_kib = told.size_kib.or(number(blocks));
     }
     for bracket in brackets(line.text) {
         if let Some((required, active)) = count(bracket) {
@@ -318,6 +327,74 @@ mod tests {
         let report = parse_mdstat(text);
         assert!(report.problems.is_empty(), "{report:?}");
         assert_eq!(one(text).0, Health::Ok);
+    }
+
+    #[test]
+    fn layouts_and_what_stands_below_them() {
+        for (array, expected) in [
+            (
+                "active raid10 sdd1[3] sdc1[2] sdb1[1] sda1[0]\n 2096128 blocks super 1.2 512K chunks 2 far-copies [4/4] [UUUU]\n bitmap: 0/8 pages [0KB], 65536KB chunk",
+                Health::Ok,
+            ),
+            (
+                "active raid10 sdd1[3] sdc1[2](F) sdb1[1] sda1[0]\n 2096128 blocks super 1.2 512K chunks 2 offset-copies [4/3] [UU_U]",
+                Health::Degraded,
+            ),
+            (
+                "active raid5 sde1[4](J) sdc1[3] sdb1[1] sda1[0]\n 2093056 blocks super 1.2 level 5, 512k chunk, algorithm 2 [3/3] [UUU]",
+                Health::Ok,
+            ),
+            // Counted by nobody, and whatever is written now has no journal.
+            (
+                "active raid5 sde1[4](J)(F) sdc1[3] sdb1[1] sda1[0]\n 2093056 blocks super 1.2 level 5, 512k chunk, algorithm 2 [3/3] [UUU]",
+                Health::Degraded,
+            ),
+            (
+                "active raid5 sdd1[4] sdc1[3] sdb1[1] sda1[0]\n 2093056 blocks super 1.2 level 5, 512k chunk, algorithm 2 [4/4] [UUUU]\n [=====>....]  reshape = 26.3% (275456/1046528) finish=0.1min speed=68864K/sec",
+                Health::Ok,
+            ),
+            (
+                "active raid1 sdb1[2] sda1[0]\n 2093056 blocks super 1.2 [2/1] [U_]\n resync=PENDING",
+                Health::Degraded,
+            ),
+            (
+                "active (read-only) raid1 sdb1[1] sda1[0](W)\n 2093056 blocks super 1.2 [2/2] [UU]\n resync=REMOTE",
+                Health::Rebuilding,
+            ),
+            (
+                "active linear sdb1[1] sda1[0]\n 4186112 blocks super 1.2 0k rounding",
+                Health::Ok,
+            ),
+            (
+                "broken linear sdb1[1](F) sda1[0]\n 4186112 blocks super 1.2 0k rounding",
+                Health::Failed,
+            ),
+            (
+                "active raid0 sdb1[1](F) sda1[0]\n 4186112 blocks super 1.2 512k chunks",
+                Health::Failed,
+            ),
+            (
+                "active multipath sdb[1](F) sda[0]\n 4186112 blocks super 1.2 [2/1] [U_]",
+                Health::Degraded,
+            ),
+            (
+                "active raid1 sdb1[1](X) sda1[0]\n 2093056 blocks super 1.2 [2/2] [UU]",
+                Health::Unknown,
+            ),
+        ] {
+            let (health, facts) = one(&format!("md0 : {array}\n\nunused devices: <none>\n"));
+            assert_eq!(health, expected, "{array}");
+            assert!(
+                facts.size_bytes.known() >= Some(&(2_093_056 << 10)),
+                "{array}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_before_its_arrays_says_so() {
+        let report = parse_mdstat("Personalities : [raid1] [raid6]\n");
+        assert!(report.items.is_empty() && report.problems.len() == 1);
     }
 
     #[test]

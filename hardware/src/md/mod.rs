@@ -39,11 +39,22 @@ struct Told {
     spare_count: Option<u64>,
     action: Option<Action>,
     percent: Option<f64>,
+    /// Of what can be used, in units of 1 KiB, as both `/proc/mdstat` and `mdadm` count.
+    size_kib: Option<u64>,
     /// What else was said of it, words that are not known among it.
     judgement: Judgement,
 }
 
 impl Told {
+    /// A member that failed. The journal of an array is counted by nobody.
+    fn fail(&mut self, name: &str, is_journal: bool) {
+        self.failed.push(name.to_owned());
+        if is_journal {
+            self.judgement
+                .say(Health::Degraded, format!("its journal {name} failed"));
+        }
+    }
+
     fn item(mut self, id: String, why: &'static str) -> Item {
         self.judge();
         let redundant = self.level.as_deref().map(is_redundant);
@@ -78,7 +89,10 @@ impl Told {
             },
             cache_policy: Fact::NotApplicable,
             cache_protected: Fact::NotApplicable,
-            size_bytes: Fact::Unknown(why.into()),
+            size_bytes: or_unknown(self.size_kib.filter(|_| !self.container).and_then(|size| {
+                let bytes = size.checked_mul(1024);
+                bytes.filter(|bytes| *bytes > 0)
+            })),
             device: Fact::Known(format!("/dev/{}", id.trim_start_matches("/dev/"))),
             // It hands flushes down: its disks are what is to be believed or not.
             write_honesty: Fact::NotApplicable,
@@ -190,10 +204,12 @@ impl Told {
     fn judge_striped(&mut self) {
         let short = matches!((self.required, self.active), (Some(required), Some(active)) if active < required);
         if self.failures() > 0 || short {
-            self.judgement.say(
-                Health::Failed,
-                "a member is gone, and nothing can stand in for it",
-            );
+            // Paths to one disk stand in for each other; parts of a stripe do not.
+            let health = match (self.level.as_deref(), self.active) {
+                (Some("multipath"), Some(1..)) => Health::Degraded,
+                _ => Health::Failed,
+            };
+            self.judgement.say(health, "a member is gone");
         } else if self.runs == Some(true) {
             self.judgement.say(Health::Ok, "active, without redundancy");
         }
