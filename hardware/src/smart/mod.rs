@@ -20,6 +20,17 @@ use crate::facts::{DriveFacts, Facts};
 use crate::judgement::Judgement;
 use crate::report::{Health, Item};
 
+/// Attributes whose normalised value counts down from 100, by the names that models have for them.
+const LIFE_LEFT: [&str; 7] = [
+    "Media_Wearout_Indicator",
+    "SSD_Life_Left",
+    "Percent_Lifetime_Remain",
+    "Remaining_Lifetime_Perc",
+    "Wear_Leveling_Count",
+    "Percent_Life_Remaining",
+    "Drive_Life_Remaining%",
+];
+
 /// A drive as it is being told of.
 struct Drive {
     id: String,

@@ -84,6 +84,9 @@ fn smart_log_of(name: &str, log: &Json, report: &mut Report) {
             Some(bits) => {
                 told = true;
                 drive.critical_warning(bits);
+                // All that a drive of this kind has of a verdict.
+                let before = drive.facts.passed.known().copied().unwrap_or(true);
+                drive.facts.passed = (before && bits == 0).into();
                 if bits == 0 {
                     drive.judgement.say(Health::Ok, "no critical warning");
                 }
@@ -196,11 +199,17 @@ fn identity(output: &Json, report: &mut Report) {
 fn from_text(text: &str) -> Json {
     let mut entries = Vec::new();
     let mut devices = Vec::new();
-    for line in lines(text) {
-        if line.text.starts_with("/dev/") {
-            devices.push(list_row(line.text));
-            continue;
+    let mut columns: Option<Columns> = None;
+    let mut head = "";
+    for line in text.split('\n').map(|line| line.trim_end()) {
+        if let Some(found) = Columns::of(head, line) {
+            columns = Some(found);
+        } else if line.starts_with("/dev/") {
+            devices.push(list_row(line, columns.as_ref()));
         }
+        head = line;
+    }
+    for line in lines(text).filter(|line| !line.text.starts_with("/dev/")) {
         let Some((key, value)) = line.pair() else {
             continue;
         };
@@ -223,10 +232,46 @@ fn from_text(text: &str) -> Json {
     Json::Object(entries)
 }
 
-/// A row of `nvme list`: the node, then columns whose widths differ; the name alone is sure.
-fn list_row(text: &str) -> Json {
+/// Where the columns of `nvme list` stand: its head is ruled with one group of dashes for each.
+struct Columns(Vec<(String, usize, usize)>);
+
+impl Columns {
+    fn of(head: &str, rule: &str) -> Option<Self> {
+        if !rule.starts_with("---") || !rule.chars().all(|c| matches!(c, '-' | ' ')) {
+            return None;
+        }
+        let mut columns = Vec::new();
+        let mut start = 0;
+        for dashes in rule.split(' ') {
+            let end = start + dashes.len();
+            if !dashes.is_empty() {
+                columns.push((plain(&cell(head, start, end)), start, end));
+            }
+            start = end + 1;
+        }
+        Some(Self(columns))
+    }
+
+    fn get(&self, row: &str, name: &str) -> Option<String> {
+        let (_, start, end) = self.0.iter().find(|(column, ..)| column == name)?;
+        Some(cell(row, *start, *end)).filter(|cell| !cell.is_empty())
+    }
+}
+
+fn cell(text: &str, start: usize, end: usize) -> String {
+    let cell: String = text.chars().take(end).skip(start).collect();
+    cell.trim().to_owned()
+}
+
+/// A row of `nvme list`: the name alone is sure without the rule above it.
+fn list_row(text: &str, columns: Option<&Columns>) -> Json {
     let name = text.split_whitespace().next().unwrap_or(text);
-    Json::Object(vec![("DevicePath".into(), Json::Text(name.to_owned()))])
+    let mut entries = vec![("DevicePath".to_owned(), Json::Text(name.to_owned()))];
+    let cell = |name: &str| columns.and_then(|columns| columns.get(text, name));
+    for (column, key) in [("sn", "SerialNumber"), ("model", "ModelNumber")] {
+        entries.extend(cell(column).map(|cell| (key.to_owned(), Json::Text(cell))));
+    }
+    Json::Object(entries)
 }
 
 #[cfg(test)]
@@ -277,5 +322,23 @@ mod tests {
             assert_eq!(report.items.len(), 1, "{text}: {report:?}");
             assert_eq!(report.items[0].health, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_table_of_drives_is_read_by_its_rule() {
+        let text = "\
+Node             SN                   Model                                    Namespace Usage                      Format           FW Rev
+---------------- -------------------- ---------------------------------------- --------- -------------------------- ---------------- --------
+/dev/nvme0n1     S64ANS0T515282K      Samsung SSD 980 1TB                      1         114.21  GB /   1.00  TB    512   B +  0 B   2B4QFXO7
+";
+        let report = parse_nvme(text);
+        assert!(report.problems.is_empty(), "{report:?}");
+        assert_eq!(report.items[0].id, "/dev/nvme0n1");
+        let crate::Facts::Drive(facts) = &report.items[0].facts else {
+            panic!()
+        };
+        assert_eq!(facts.model, "Samsung SSD 980 1TB".to_owned().into());
+        assert_eq!(facts.serial, "S64ANS0T515282K".to_owned().into());
+        assert_eq!(report.items[0].health, Health::Unknown);
     }
 }

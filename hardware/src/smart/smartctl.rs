@@ -286,6 +286,10 @@ fn read_ata(output: &Json, drive: &mut Drive) {
                     .media_errors
                     .learn(raw_of(attribute).map(|count| count.max(worse)));
             }
+            "Available_Reservd_Space" => {
+                let left = attribute.get("value").and_then(Json::count);
+                facts.spare_percent.learn(left.filter(|left| *left <= 100));
+            }
             "Power_Loss_Cap_Test" => {
                 let value = attribute.get("value").and_then(Json::count);
                 let threshold = attribute.get("thresh").and_then(Json::count).unwrap_or(0);
@@ -295,6 +299,10 @@ fn read_ata(output: &Json, drive: &mut Drive) {
             }
             _ => {}
         }
+    }
+    let routine = output.at(&["ata_smart_data", "self_test", "status"]);
+    if let Some(routine) = routine {
+        self_test(routine, drive);
     }
     if let Some(stored) = output.at(&["ata_smart_self_test_log", "standard", "table"]) {
         latest_self_test(stored, drive);
@@ -312,14 +320,35 @@ fn read_ata(output: &Json, drive: &mut Drive) {
 
 /// Only the latest test counts: what an older one found may be repaired.
 fn latest_self_test(table: &Json, drive: &mut Drive) {
-    let Some(latest) = table.list().first() else {
+    if let Some(status) = table.list().first().and_then(|latest| latest.get("status")) {
+        self_test(status, drive);
+    }
+}
+
+fn self_test(status: &Json, drive: &mut Drive) {
+    if status.get("passed") == Some(&Json::Flag(false)) {
+        let said = status.get("string").map(Json::said).unwrap_or_default();
+        drive
+            .judgement
+            .say(Health::Degraded, format!("its latest self-test: {said}"));
+    }
+}
+
+/// Results of SCSI and NVMe are numbers, of which these failed (SPC-5, 7.3.17; NVM Express 2.0, 5.16.1.7).
+fn self_test_result(
+    result: Option<&Json>,
+    failed: std::ops::RangeInclusive<u64>,
+    drive: &mut Drive,
+) {
+    let Some(result) = result else {
         return;
     };
-    if latest.at(&["status", "passed"]) == Some(&Json::Flag(false)) {
-        let said = latest
-            .at(&["status", "string"])
-            .map(Json::said)
-            .unwrap_or_default();
+    if result
+        .get("value")
+        .and_then(Json::count)
+        .is_some_and(|value| failed.contains(&value))
+    {
+        let said = result.get("string").map(Json::said).unwrap_or_default();
         drive
             .judgement
             .say(Health::Degraded, format!("its latest self-test: {said}"));
@@ -327,6 +356,13 @@ fn latest_self_test(table: &Json, drive: &mut Drive) {
 }
 
 fn read_nvme(output: &Json, drive: &mut Drive) {
+    let tests = output.at(&["nvme_self_test_log", "table"]);
+    let latest = tests.and_then(|tests| tests.list().first());
+    self_test_result(
+        latest.and_then(|test| test.get("self_test_result")),
+        5..=7,
+        drive,
+    );
     let Some(log) = output.get("nvme_smart_health_information_log") else {
         return;
     };
@@ -346,6 +382,7 @@ fn read_nvme(output: &Json, drive: &mut Drive) {
 }
 
 fn read_scsi(output: &Json, drive: &mut Drive) {
+    self_test_result(output.at(&["scsi_self_test_0", "result"]), 3..=7, drive);
     let facts = &mut drive.facts;
     facts
         .reallocated
@@ -403,17 +440,7 @@ fn endurance_of_statistics(output: &Json) -> Option<u64> {
     rows.next()?.get("value")?.count()
 }
 
-/// Attributes whose normalised value counts down from 100.
 fn life_left(output: &Json) -> Option<u64> {
-    const LEFT: [&str; 7] = [
-        "Media_Wearout_Indicator",
-        "SSD_Life_Left",
-        "Percent_Lifetime_Remain",
-        "Remaining_Lifetime_Perc",
-        "Wear_Leveling_Count",
-        "Percent_Life_Remaining",
-        "Drive_Life_Remaining%",
-    ];
     let found = |name: &&str| {
         let (_, attribute) = attributes(output).find(|(known, _)| known == name)?;
         attribute
@@ -421,7 +448,7 @@ fn life_left(output: &Json) -> Option<u64> {
             .count()
             .filter(|value| *value <= 100)
     };
-    LEFT.iter().find_map(found)
+    super::LIFE_LEFT.iter().find_map(found)
 }
 
 #[cfg(test)]
@@ -495,6 +522,45 @@ mod tests {
                 "nvme_smart_health_information_log": {{{log}}}}}"#
             );
             assert_eq!(judge(&text), expected, "{log}");
+        }
+    }
+
+    #[test]
+    fn a_self_test_that_failed_counts_beside_the_verdict() {
+        for (rest, expected) in [
+            (
+                r#""ata_smart_data": {"self_test": {"status": {"value": 121, "string": "completed, read failure", "passed": false}}}"#,
+                Health::Degraded,
+            ),
+            (
+                r#""ata_smart_data": {"self_test": {"status": {"value": 0, "string": "completed without error", "passed": true}}}"#,
+                Health::Ok,
+            ),
+            (
+                r#""ata_smart_self_test_log": {"extended": {"table": [{"status": {"value": 112, "string": "Completed: read failure", "passed": false}}]}}"#,
+                Health::Degraded,
+            ),
+            (
+                r#""scsi_self_test_0": {"result": {"value": 7, "string": "Failed in segment -->"}}, "scsi_self_test_1": {"result": {"value": 0}}"#,
+                Health::Degraded,
+            ),
+            (
+                r#""scsi_self_test_0": {"result": {"value": 0, "string": "Completed"}}, "scsi_self_test_1": {"result": {"value": 7}}"#,
+                Health::Ok,
+            ),
+            (
+                r#""nvme_self_test_log": {"table": [{"self_test_result": {"value": 6, "string": "Completed: failed segments"}}]}"#,
+                Health::Degraded,
+            ),
+            (
+                r#""nvme_self_test_log": {"table": [{"self_test_result": {"value": 0, "string": "Completed without error"}}]}"#,
+                Health::Ok,
+            ),
+        ] {
+            let text = format!(
+                r#"{{"device": {{"name": "/dev/sda"}}, "smart_status": {{"passed": true}}, {rest}}}"#
+            );
+            assert_eq!(judge(&text), expected, "{rest}");
         }
     }
 

@@ -3,43 +3,76 @@
 use super::Drive;
 use crate::facts::Medium;
 use crate::lines::{Line, lines, number, plain};
-use crate::report::{Health, Report};
+use crate::report::{Health, Item, Report};
 use crate::tables::Head;
 
 const NOT_TOLD: &str = "smartctl does not tell";
 
 pub(super) fn parse_text(text: &str) -> Report {
     let mut report = Report::default();
-    let mut reader = Reader {
-        drive: Drive::of("drive".into(), NOT_TOLD),
-        known: false,
-        attributes: None,
-    };
+    let mut reader = Reader::new(0);
+    let mut drives = 0;
     for line in lines(text) {
+        // Every drive begins with the version of the program that asked it.
+        if is_version(line.text) && reader.known {
+            drives += 1;
+            report.items.extend(reader.finish());
+            reader = Reader::new(drives);
+        }
         reader.line(line, &mut report);
     }
-    if reader.known {
-        report.items.push(reader.drive.item());
-    } else if report.problems.is_empty() {
+    report.items.extend(reader.finish());
+    if report.items.is_empty() && report.problems.is_empty() {
         report.problem("the file", "nothing in it is in the form of smartctl");
     }
     report
+}
+
+/// `smartctl 7.3 2022-02-28 r5338 [x86_64-linux-5.15.0] (local build)`
+fn is_version(text: &str) -> bool {
+    let rest = text.strip_prefix("smartctl ");
+    let version = rest.or_else(|| text.strip_prefix("smartctl version "));
+    version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 struct Reader {
     drive: Drive,
     known: bool,
     attributes: Option<Head>,
+    /// Whether the log of self-tests has begun, of which the first row is the latest.
+    self_tests: bool,
+    vendor: Option<String>,
 }
 
 impl Reader {
+    /// The output does not say what its drive is called. Several in one file are told apart.
+    fn new(before: usize) -> Self {
+        let id = match before {
+            0 => "drive".to_owned(),
+            before => format!("drive {}", before + 1),
+        };
+        Self {
+            drive: Drive::of(id, NOT_TOLD),
+            known: false,
+            attributes: None,
+            self_tests: false,
+            vendor: None,
+        }
+    }
+
+    fn finish(mut self) -> Option<Item> {
+        // SCSI has a vendor and a product, and both are the model.
+        if let (Some(vendor), Some(product)) = (&self.vendor, self.drive.facts.model.known())
+            && !product.starts_with(vendor.as_str())
+        {
+            self.drive.facts.model = format!("{vendor} {product}").into();
+        }
+        self.known.then(|| self.drive.item())
+    }
+
     fn line(&mut self, line: Line<'_>, report: &mut Report) {
         let said = plain(line.text);
-        if said.starts_with("smartctl ")
-            && line
-                .pair()
-                .is_none_or(|(key, _)| !key.starts_with("smartctl open"))
-        {
+        if is_version(line.text) {
             self.known = true;
             return;
         }
@@ -49,7 +82,22 @@ impl Reader {
             report.problem(line.place(), line.text.to_owned());
             return;
         }
-        if let Some(head) = Head::find(line, &["id#", "attribute_name", "value", "raw_value"]) {
+        if said.starts_with("num ") && said.contains("test") && said.contains("status") {
+            self.self_tests = true;
+            return;
+        }
+        if self.self_tests {
+            self.self_tests = false;
+            if said.starts_with(|c: char| c == '#' || c.is_ascii_digit()) {
+                self.self_test(&said);
+                return;
+            }
+        }
+        let heads: [&[&str]; 2] = [
+            &["id#", "attribute_name", "value", "raw_value"],
+            &["id#", "attribute_name", "value", "fail"],
+        ];
+        if let Some(head) = heads.iter().find_map(|names| Head::find(line, names)) {
             self.attributes = Some(head);
             return;
         }
@@ -60,7 +108,8 @@ impl Reader {
             let name = row.get("attribute_name").unwrap_or("").to_owned();
             let raw = row.get("raw_value").and_then(number);
             let value = row.get("value").and_then(number);
-            if let Some(failed) = row.get("when_failed") {
+            // `-x` calls the column otherwise.
+            if let Some(failed) = row.get("when_failed").or_else(|| row.get("fail")) {
                 self.failed(&name, failed);
             }
             self.attribute(&name, value, raw);
@@ -69,6 +118,22 @@ impl Reader {
         self.attributes = None;
         if let Some((key, value)) = line.pair() {
             self.field(&key, value);
+        }
+    }
+
+    /// The latest row of a log, by the words of its state.
+    fn self_test(&mut self, said: &str) {
+        const FAILED: [&str; 5] = [
+            "failure",
+            "failed",
+            "fatal",
+            "unknown error",
+            "unknown test error",
+        ];
+        if FAILED.iter().any(|word| said.contains(word)) {
+            self.drive
+                .judgement
+                .say(Health::Degraded, format!("its latest self-test: {said}"));
         }
     }
 
@@ -101,10 +166,10 @@ impl Reader {
             "Power_Loss_Cap_Test" => facts
                 .power_loss_capacitor
                 .learn(value.map(|value| value > 10)),
-            "Media_Wearout_Indicator"
-            | "SSD_Life_Left"
-            | "Percent_Lifetime_Remain"
-            | "Wear_Leveling_Count" => {
+            "Available_Reservd_Space" => {
+                facts.spare_percent.learn(value.filter(|left| *left <= 100))
+            }
+            _ if super::LIFE_LEFT.contains(&name) => {
                 if let Some(left) = value.filter(|left| *left <= 100) {
                     self.drive.worn(100 - left);
                 }
@@ -135,6 +200,25 @@ impl Reader {
                 }
             }
             "device model" | "model number" | "product" => drive.facts.model.learn(text()),
+            "vendor" => self.vendor = text(),
+            "user capacity" | "total nvm capacity" => {
+                let bytes = number(value).filter(|bytes| *bytes > 0);
+                drive.facts.size_bytes.learn(bytes);
+            }
+            // The last column of the log of errors counts those that were not corrected.
+            "read" | "write" | "verify" => {
+                let before = drive.facts.media_errors.known().copied().unwrap_or(0);
+                let columns: Vec<&str> = value.split_whitespace().collect();
+                let count = columns.last().filter(|_| columns.len() == 7);
+                let count = count.and_then(|count| number(count));
+                drive
+                    .facts
+                    .media_errors
+                    .learn(count.map(|count| count.saturating_add(before)));
+            }
+            "self-test execution status" if is_failed_routine(value) => drive
+                .judgement
+                .say(Health::Degraded, format!("its latest self-test: {value}")),
             "serial number" => drive.facts.serial.learn(text()),
             "rotation rate" => drive.facts.medium.learn(match plain(value).as_str() {
                 said if said.contains("solid state") => Some(Medium::Ssd),
@@ -170,7 +254,7 @@ impl Reader {
                 let spare = drive.facts.spare_percent.known().copied();
                 drive.spare(spare, number(value));
             }
-            "percentage used" => {
+            "percentage used" | "percentage used endurance indicator" => {
                 if let Some(used) = number(value) {
                     drive.worn(used);
                 }
@@ -187,6 +271,15 @@ impl Reader {
             _ => {}
         }
     }
+}
+
+/// `( 121) The previous self-test completed having the read element of the test failed.`: the upper four
+/// bits are 3 to 8 where it failed (ATA8-ACS, SMART READ DATA).
+fn is_failed_routine(value: &str) -> bool {
+    let status = value
+        .strip_prefix('(')
+        .and_then(|rest| number(rest.split(')').next()?.trim()));
+    status.is_some_and(|status| (3..=8).contains(&(status >> 4)))
 }
 
 #[cfg(test)]
@@ -229,5 +322,88 @@ mod tests {
             panic!()
         };
         assert_eq!(facts.reallocated, 1975.into());
+    }
+
+    /// Tables as `-a` and `-x` print them, of drives that all say that they passed.
+    #[test]
+    fn what_a_drive_that_passed_says_besides() {
+        for (rest, expected) in [
+            ("", Health::Ok),
+            (
+                "ID# ATTRIBUTE_NAME FLAGS VALUE WORST THRESH FAIL RAW_VALUE\n\
+                 5 Reallocated_Sector_Ct PO--CK 001 001 005 NOW 1975\n",
+                Health::Degraded,
+            ),
+            (
+                "ID# ATTRIBUTE_NAME FLAGS VALUE WORST THRESH FAIL RAW_VALUE\n\
+                 190 Airflow_Temperature_Cel -O---K 062 040 045 Past 38 (Min/Max 21/40)\n",
+                Health::Ok,
+            ),
+            (
+                "Num  Test_Description    Status                  Remaining  LifeTime(hours)  LBA_of_first_error\n\
+                 # 1  Extended offline    Completed: read failure       90%     31337         1953525160\n",
+                Health::Degraded,
+            ),
+            (
+                "Num  Test_Description    Status                  Remaining  LifeTime(hours)  LBA_of_first_error\n\
+                 # 1  Short offline       Completed without error       00%     31400         -\n\
+                 # 2  Extended offline    Completed: read failure       90%     31337         1953525160\n",
+                Health::Ok,
+            ),
+            (
+                "Num  Test              Status                 segment  LifeTime  LBA_first_err [SK ASC ASQ]\n\
+                 # 1  Background long   Failed in segment -->       3    2003        123456789 [0x3 0x11 0x0]\n",
+                Health::Degraded,
+            ),
+            (
+                "Self-test execution status:      ( 121)\tThe previous self-test completed having\n\
+                 \t\t\t\t\tthe read element of the test failed.\n",
+                Health::Degraded,
+            ),
+            (
+                "Self-test execution status:      (   0)\tThe previous self-test routine completed\n",
+                Health::Ok,
+            ),
+            (
+                "Self-test execution status:      ( 249)\tSelf-test routine in progress...\n",
+                Health::Ok,
+            ),
+        ] {
+            let text = format!(
+                "smartctl 7.3 2022-02-28 r5338 [x86_64-linux-5.15.0] (local build)\n\
+                 SMART overall-health self-assessment test result: PASSED\n{rest}"
+            );
+            let report = parse_text(&text);
+            assert_eq!(report.items.len(), 1);
+            assert_eq!(report.items[0].health, expected, "{rest}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn drives_below_each_other_are_several() {
+        let one = |verdict: &str| {
+            format!(
+                "smartctl 7.2 2020-12-30 r5155\nVendor: SEAGATE\nProduct: ST4000NM0043\n\
+                     User Capacity: 4,000,787,030,016 bytes [4.00 TB]\nSMART Health Status: {verdict}\n\
+                     read:   123  0  0  123  0  1.234  2\nwrite:  0  0  0  0  0  1.234  1\n"
+            )
+        };
+        let report = parse_text(&format!(
+            "{}{}",
+            one("OK"),
+            one("HARDWARE IMPENDING FAILURE")
+        ));
+        let told: Vec<_> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        assert_eq!(told, [("drive", Health::Ok), ("drive 2", Health::Failed)]);
+        let crate::Facts::Drive(facts) = &report.items[0].facts else {
+            panic!()
+        };
+        assert_eq!(facts.model, "SEAGATE ST4000NM0043".to_owned().into());
+        assert_eq!(facts.size_bytes, 4_000_787_030_016_u64.into());
+        assert_eq!(facts.media_errors, 3.into());
     }
 }
