@@ -163,7 +163,22 @@ impl Battery {
                     .say(Health::Degraded, "its state of health is not good"),
                 None => self.judgement.word("state of health", value, &[]),
             },
-            "relative state of charge" | "capacitance" | "charge" => {
+            // Of a capacitor that is better than its design.
+            "capacitance" => {
+                let percent = number(value).filter(|percent| *percent <= 200);
+                self.facts.charge_percent.learn(percent);
+            }
+            "absolute state of charge" => {
+                if let Some(percent) = number(value) {
+                    let sense = if percent > 100 { ", which is none" } else { "" };
+                    self.judgement
+                        .note(format!("absolute charge: {percent} %{sense}"));
+                }
+            }
+            "nvcache state" => self
+                .judgement
+                .word("its cache", value, &[("ok", Health::Ok)]),
+            "relative state of charge" | "charge" => {
                 // A gauge that reads 5158 % knows nothing.
                 let percent = number(value).filter(|percent| *percent <= 100);
                 self.facts.charge_percent.learn(percent);
@@ -312,6 +327,12 @@ impl Battery {
             }
         } else if self.judgement.worst().is_some() {
             self.require(Heard::State, "its state");
+        }
+        if self.judgement.worst().is_some_and(Health::is_bad) {
+            // What the firmware does, whatever its tool was asked.
+            self.judgement.note(
+                "as long as this is so, volumes write through, but for those set to write back always",
+            );
         }
         let failed = self.judgement.worst() == Some(Health::Failed);
         if failed && self.facts.replace.known().is_none() {

@@ -8,11 +8,13 @@
 mod drive;
 mod volume;
 
+use std::collections::BTreeSet;
+
 use super::battery::Battery;
 use super::{absent_battery, settle_caches};
 use crate::facts::{ControllerFacts, Facts};
-use crate::judgement::Judgement;
-use crate::lines::{Line, lines, number, plain};
+use crate::judgement::{Judgement, flag};
+use crate::lines::{Line, decimal, lines, number, plain};
 use crate::report::{Health, Item, Report};
 use drive::{Alert, Drive};
 use volume::Volume;
@@ -40,7 +42,8 @@ struct Reader {
     volumes: Vec<Volume>,
     /// Key and value before a block of a drive that is only known to be one by its slot.
     enclosure: Option<String>,
-    exit_code: bool,
+    /// Its words for "this host has no such card", or nothing on it.
+    none: bool,
 }
 
 #[derive(Default)]
@@ -61,7 +64,21 @@ impl Reader {
 
     fn line(&mut self, line: Line<'_>) {
         let said = plain(line.text);
+        self.none |= [
+            "no virtual drive configured",
+            "controller count: 0",
+            "no physical drive",
+        ]
+        .iter()
+        .any(|words| said.contains(words));
         if self.heading(line, &said) {
+            return;
+        }
+        if let Some(place) = rebuild_place(&said) {
+            self.end_block();
+            let mut drive = Drive::of(format!("{}{place}", self.prefix()));
+            drive.rebuilds(line.text);
+            self.drives.push(drive);
             return;
         }
         let Some((key, value)) = line.pair() else {
@@ -69,7 +86,6 @@ impl Reader {
             return;
         };
         if key == "exit code" {
-            self.exit_code = true;
             self.end_block();
             let code = u64::from_str_radix(value.trim_start_matches("0x"), 16);
             // What was said before it explains it better.
@@ -85,6 +101,10 @@ impl Reader {
         }
         match &mut self.block {
             Block::Volume(volume) => volume.field(&key, value),
+            Block::Drive(drive) if key == "inquiry data" => {
+                let (_, raw) = line.text.split_once(':').unwrap_or(("", value));
+                drive.inquiry(raw);
+            }
             Block::Drive(drive) => drive.field(&key, value),
             Block::Battery(battery) => battery.field(&key, value),
             Block::Adapter(adapter) => adapter.field(&key, value),
@@ -142,7 +162,7 @@ impl Reader {
                 self.block = Block::Volume(Volume::of(id, key.starts_with("cachecade")));
                 true
             }
-            "enclosure device id" => {
+            "enclosure device id" | "enclosure number" if self.enclosure.is_none() => {
                 self.end_block();
                 self.enclosure = Some(value.to_owned());
                 true
@@ -192,7 +212,7 @@ impl Reader {
                 battery.require_flags();
                 self.report.items.push(battery.item());
             }
-            Block::Adapter(adapter) => self.report.items.push(adapter.item()),
+            Block::Adapter(adapter) => self.report.items.extend(adapter.items()),
         }
     }
 
@@ -203,12 +223,27 @@ impl Reader {
         for drive in self.drives {
             self.report.items.push(drive.item(self.tells_of_alerts));
         }
-        settle_caches(&mut self.report.items);
-        if self.report.items.is_empty() && self.report.problems.is_empty() && !self.exit_code {
-            self.report
-                .problem("the file", "nothing in it is in the form of MegaCli");
+        settle_adapters(&mut self.report.items);
+        if self.report.items.is_empty() && self.report.problems.is_empty() && !self.none {
+            self.report.problem(
+                "the file",
+                "nothing in it is in the form of MegaCli, or tells of a drive",
+            );
         }
         self.report
+    }
+}
+
+/// The battery of one adapter protects no other's volumes; each item's id begins with its adapter.
+fn settle_adapters(items: &mut Vec<Item>) {
+    let adapter = |item: &Item| item.id.split('/').next().unwrap_or("").to_owned();
+    let mut rest = std::mem::take(items);
+    while let Some(first) = rest.first().map(adapter) {
+        let (mut own, others): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|item| adapter(item) == first);
+        settle_caches(&mut own);
+        items.append(&mut own);
+        rest = others;
     }
 }
 
@@ -226,13 +261,34 @@ fn adapter_of(said: &str) -> Option<u64> {
     digits[..end].parse().ok()
 }
 
+/// `Rebuild Progress on Device at Enclosure 252, Slot 3 Completed 45% in 20 Minutes.`
+fn rebuild_place(said: &str) -> Option<String> {
+    let rest = said.strip_prefix("rebuild progress on device at enclosure ")?;
+    let (enclosure, rest) = rest.split_once(", slot ")?;
+    let slot = rest.split(' ').next()?;
+    number(slot)?;
+    Some(match number(enclosure) {
+        Some(enclosure) => format!("e{enclosure}/s{slot}"),
+        None => format!("s{slot}"),
+    })
+}
+
 /// What `-AdpAllInfo` counts.
 struct Adapter {
     id: String,
     facts: ControllerFacts,
     judgement: Judgement,
-    counted: bool,
+    counted: BTreeSet<&'static str>,
+    battery_absent: bool,
 }
+
+/// What must be counted before an adapter is well.
+const COUNTS: [(&str, Health); 4] = [
+    ("degraded", Health::Degraded),
+    ("offline", Health::Failed),
+    ("critical disks", Health::Degraded),
+    ("failed disks", Health::Failed),
+];
 
 impl Adapter {
     fn of(id: String) -> Self {
@@ -241,7 +297,8 @@ impl Adapter {
             id,
             facts: ControllerFacts::unknown(NOT_TOLD),
             judgement: Judgement::default(),
-            counted: false,
+            counted: BTreeSet::new(),
+            battery_absent: false,
         }
     }
 
@@ -261,24 +318,36 @@ impl Adapter {
                     Health::Degraded,
                 );
             }
-            "degraded" | "critical disks" => {
-                self.counted = true;
-                self.judgement.errors(key, count, Health::Degraded);
+            "roc temperature" => self
+                .facts
+                .temperature_c
+                .learn(decimal(value).map(|degrees| degrees as i64)),
+            "bbu" => self.battery_absent = plain(value) == "absent",
+            "any offline vd cache preserved" | "controller shutdown required" => {
+                self.judgement.fault(key, flag(value), value);
             }
-            "offline" | "failed disks" => {
-                self.counted = true;
-                self.judgement.errors(key, count, Health::Failed);
+            _ => {
+                if let Some((name, bad)) = COUNTS.iter().find(|(name, _)| *name == key) {
+                    self.counted.insert(name);
+                    self.judgement.errors(key, count, *bad);
+                }
             }
-            _ => {}
         }
     }
 
-    fn item(mut self) -> Item {
-        if self.counted {
+    fn items(mut self) -> Vec<Item> {
+        if !self.counted.is_empty() {
+            for (name, _) in COUNTS {
+                self.judgement.require(self.counted.contains(name), name);
+            }
             self.judgement
                 .say(Health::Ok, "it counts nothing as degraded or failed");
         }
-        self.judgement.item(self.id, Facts::Controller(self.facts))
+        let battery = self
+            .battery_absent
+            .then(|| absent_battery(format!("{}/bbu", self.id), "BBU: Absent"));
+        let adapter = self.judgement.item(self.id, Facts::Controller(self.facts));
+        std::iter::once(adapter).chain(battery).collect()
     }
 }
 
@@ -353,5 +422,94 @@ mod tests {
         assert_eq!(facts.level, "raid10".to_owned().into());
         assert_eq!(facts.members_required, 4.into());
         assert_eq!(facts.cache_policy, CachePolicy::WriteThrough.into());
+    }
+
+    #[test]
+    fn an_adapter_is_well_if_all_its_counts_are() {
+        let info = |degraded: &str, failed: &str| {
+            let text = format!(
+                "Adapter #0\nProduct Name    : PERC H700\nBBU              : Absent\nROC temperature : 52  degree Celsius\n\
+                 Virtual Drives    : 1\n{degraded}  Offline         : 0\nPhysical Devices  : 9\n  Disks           : 8\n\
+                 Critical Disks  : 0\n{failed}Memory Correctable Errors   : 0\nMemory Uncorrectable Errors : 0\nExit Code: 0x00\n"
+            );
+            let report = parse_megacli(&text);
+            assert_eq!(report.items[1].id, "c0/bbu", "{report:?}");
+            report.items[0].health
+        };
+        for (degraded, failed, expected) in [
+            ("Degraded : 0\n", "Failed Disks : 0\n", Health::Ok),
+            ("Degraded : 1\n", "Failed Disks : 0\n", Health::Degraded),
+            ("Degraded : 0\n", "Failed Disks : 1\n", Health::Failed),
+            ("Degraded : 0\n", "Failed Disks : some\n", Health::Unknown),
+            ("", "Failed Disks : 0\n", Health::Unknown),
+            ("Degraded : 0\n", "", Health::Unknown),
+        ] {
+            assert_eq!(info(degraded, failed), expected, "{degraded}{failed}");
+        }
+    }
+
+    #[test]
+    fn each_adapter_has_its_own_battery() {
+        let battery = |adapter: u8, replace: &str| {
+            format!(
+                "BBU status for Adapter: {adapter}\nBatteryType: iBBU\nBattery State: Optimal\nBattery Pack Missing : No\n\
+                 Battery Replacement required : {replace}\nRemaining Capacity Low : No\n"
+            )
+        };
+        let volume = |adapter: u8, access: &str| {
+            format!(
+                "Adapter {adapter} -- Virtual Drive Information:\nVirtual Drive: 0 (Target Id: 0)\nState : Optimal\n\
+                 Current Cache Policy: WriteBack, ReadAhead, Direct, No Write Cache if Bad BBU\nCurrent Access Policy: {access}\n"
+            )
+        };
+        let text = [
+            volume(0, "Read/Write"),
+            volume(1, "Blocked"),
+            battery(0, "No"),
+            battery(1, "Yes"),
+            "Exit Code: 0x00\n".to_owned(),
+        ];
+        let report = parse_megacli(&text.concat());
+        for (id, health, protected) in [
+            ("c0/v0", Health::Ok, true),
+            ("c1/v0", Health::Failed, false),
+        ] {
+            let item = report.items.iter().find(|item| item.id == id).unwrap();
+            assert_eq!(item.health, health);
+            let Facts::Volume(facts) = &item.facts else {
+                panic!()
+            };
+            assert_eq!(facts.cache_protected, protected.into(), "{id}");
+        }
+    }
+
+    #[test]
+    fn what_tells_of_nothing_is_told() {
+        for (text, items, problems) in [
+            ("Controller Count: 0.\nExit Code: 0x00\n", 0, 0),
+            (
+                "Adapter 0: No Virtual Drive Configured.\nExit Code: 0x00\n",
+                0,
+                0,
+            ),
+            ("Exit Code: 0x00\n", 0, 1),
+            (
+                "Adapter 0: Get BBU Status Failed.\nFW error description:\n The current operation is not allowed\nExit Code: 0x32\n",
+                0,
+                1,
+            ),
+            (
+                "Rebuild Progress on Device at Enclosure 252, Slot 3 Completed 45% in 20 Minutes.\nExit Code: 0x00\n",
+                1,
+                0,
+            ),
+        ] {
+            let report = parse_megacli(text);
+            assert_eq!(
+                (report.items.len(), report.problems.len()),
+                (items, problems),
+                "{text}: {report:?}"
+            );
+        }
     }
 }

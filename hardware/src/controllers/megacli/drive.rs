@@ -100,7 +100,6 @@ impl Drive {
                 self.judgement.note(format!("foreign state: {value}"));
             }
             "shield counter" if self.alert == Alert::NotTold => self.alert = Alert::Expected,
-            "inquiry data" => facts.model.learn(model(value)),
             "raw size" => facts.size_bytes.learn(size(value)),
             "pd type" => facts
                 .transport
@@ -121,6 +120,21 @@ impl Drive {
         }
     }
 
+    /// What stands behind `Inquiry Data:`, with the blanks before it.
+    pub(super) fn inquiry(&mut self, text: &str) {
+        let transport = self.facts.transport.known().map(String::as_str);
+        let inquiry = Inquiry::of(text.strip_prefix(' ').unwrap_or(text), transport);
+        self.facts.model.learn(inquiry.model);
+        self.facts.serial.learn(inquiry.serial);
+    }
+
+    /// All that its progress tells of it.
+    pub(super) fn rebuilds(&mut self, line: &str) {
+        self.state = true;
+        self.predicted = true;
+        self.judgement.say(Health::Rebuilding, line);
+    }
+
     pub(super) fn item(mut self, tells_of_alerts: bool) -> Item {
         self.judgement.require(self.state, "its state");
         self.judgement
@@ -135,8 +149,72 @@ impl Drive {
     }
 }
 
-/// Vendor, model, serial and firmware are run together, some without a blank: all of it is the name.
-pub(super) fn model(inquiry: &str) -> Option<String> {
-    let words: Vec<&str> = inquiry.split_whitespace().collect();
-    (!words.is_empty()).then(|| words.join(" "))
+/// Serial, model and firmware of a drive are run together in columns of a fixed width: those of ATA for SATA
+/// (20, 40, 8), those of SCSI's INQUIRY otherwise (vendor 8, product 16, revision 4, then the serial). What
+/// does not fill them was printed by another version, and all of it is the model then.
+struct Inquiry {
+    model: Option<String>,
+    serial: Option<String>,
+}
+
+impl Inquiry {
+    fn of(text: &str, transport: Option<&str>) -> Self {
+        let columns = |from: usize, to: usize| {
+            let cell: String = text.chars().take(to).skip(from).collect();
+            let words: Vec<&str> = cell.split_whitespace().collect();
+            Some(words.join(" ")).filter(|cell| !cell.is_empty())
+        };
+        let width = text.chars().count();
+        match transport {
+            Some("sata") if width > 60 => Self {
+                model: columns(20, 60),
+                serial: columns(0, 20),
+            },
+            Some("sas") if width > 28 && width <= 64 => Self {
+                model: columns(0, 24),
+                serial: columns(28, width),
+            },
+            _ => Self {
+                model: columns(0, width),
+                serial: None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_run_together_is_cut_by_its_columns() {
+        for (transport, text, model, serial) in [
+            (
+                "sata",
+                format!("{:>20}{:<40}{:<4}", "9XG0", "ST9500620NS", "AA09"),
+                "ST9500620NS",
+                Some("9XG0"),
+            ),
+            (
+                "sata",
+                format!("{:<20}{:<40}{:<8}", "S1YH", "SAMSUNG MZ7LM960", "GXT3003Q"),
+                "SAMSUNG MZ7LM960",
+                Some("S1YH"),
+            ),
+            (
+                "sas",
+                format!(
+                    "{:<8}{:<16}{:<4}{}",
+                    "SEAGATE", "ST3300657SS", "000B", "6SJ1ABCD"
+                ),
+                "SEAGATE ST3300657SS",
+                Some("6SJ1ABCD"),
+            ),
+            ("sas", "IBM-ESXSM".to_owned(), "IBM-ESXSM", None),
+        ] {
+            let inquiry = Inquiry::of(&text, Some(transport));
+            assert_eq!(inquiry.model.as_deref(), Some(model), "{text:?}");
+            assert_eq!(inquiry.serial.as_deref(), serial, "{text:?}");
+        }
+    }
 }

@@ -17,6 +17,14 @@ pub(super) const VOLUME_STATES: Words = &[
     ("deleted", Health::Failed),
 ];
 
+const ACCESS: Words = &[
+    ("read/write", Health::Ok),
+    ("read only", Health::Degraded),
+    ("read-only", Health::Degraded),
+    ("blocked", Health::Failed),
+    ("no access", Health::Failed),
+];
+
 pub(super) struct Volume {
     pub(super) id: String,
     pub(super) cachecade: bool,
@@ -70,6 +78,8 @@ impl Volume {
                     .judgement
                     .note(format!("its cache policy {value:?} is not known here")),
             },
+            "current access policy" => self.judgement.word("access", value, ACCESS),
+            "number of dedicated hot spares" => self.facts.spares.learn(number(value)),
             "bad blocks exist" => self.judgement.fault(key, flag(value), value),
             "span depth" => self.spans = number(value),
             "virtual drive type" => self.cachecade |= plain(value).contains("cachecade"),
