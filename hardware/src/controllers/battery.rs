@@ -296,8 +296,9 @@ impl Battery {
                 format!("its status {bits} has bits that are not known here"),
             );
         }
-        if bits & (1 << 10) != 0 {
-            self.facts.replace = true.into();
+        let replace = bits & (1 << 10) != 0;
+        if replace || self.facts.replace.known().is_none() {
+            self.facts.replace = replace.into();
         }
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use volume::Volume;
 
 use super::battery::Battery;
-use super::settle_caches;
+use super::{absent_battery, settle_caches};
 use crate::facts::{ControllerFacts, Facts};
 use crate::json::{Json, documents, is_json};
 use crate::judgement::{Judgement, Words};
@@ -35,6 +35,9 @@ const DRIVE_STATES: Words = &[
     ("jbod", Health::Ok),
     ("rbld", Health::Rebuilding),
     ("cpybck", Health::Rebuilding),
+    ("confshld", Health::Degraded),
+    ("uconfshld", Health::Degraded),
+    ("cbshld", Health::Degraded),
     ("ugshld", Health::Degraded),
     ("hspshld", Health::Degraded),
     ("cfshld", Health::Degraded),
@@ -111,10 +114,21 @@ fn read_answer(answer: &Json, report: &mut Report) {
         report.problem(format!("controller {id}"), what);
     }
     let mut card = Card::of(id);
+    let mut no_card = false;
     for data in answer.all("Response Data") {
         card.walk(data);
+        // Progress of drives and volumes is a list without a name.
+        card.read_list("", data.list());
+        no_card |= data.get("Number of Controllers").and_then(Json::count) == Some(0);
     }
-    report.append(card.finish());
+    let told = card.finish();
+    if told == Report::default() && said.as_deref() == Some("Success") && !no_card {
+        report.problem(
+            format!("controller {}", number.unwrap_or(0)),
+            "the answer tells of nothing that is known here",
+        );
+    }
+    report.append(told);
 }
 
 /// One controller and what hangs on it.
@@ -125,6 +139,12 @@ struct Card {
     battery_bits: Option<u64>,
     /// Whether the controller itself is described, with the status of its battery then.
     described: bool,
+    /// Its model where nothing more is told of it.
+    product: Option<String>,
+    /// What its hardware has in the place of a battery: `Absent`.
+    battery_absent: bool,
+    temperature: Option<i64>,
+    mode: Option<String>,
     batteries: BTreeMap<String, Battery>,
     volumes: BTreeMap<String, Volume>,
     drives: BTreeMap<String, Drive>,
@@ -148,6 +168,10 @@ impl Card {
             controller: None,
             battery_bits: None,
             described: false,
+            product: None,
+            battery_absent: false,
+            temperature: None,
+            mode: None,
             batteries: BTreeMap::new(),
             volumes: BTreeMap::new(),
             drives: BTreeMap::new(),
@@ -160,6 +184,7 @@ impl Card {
     fn walk(&mut self, object: &Json) {
         let basics = object.get("Basics");
         self.described |= basics.is_some();
+        self.read_properties(object);
         for (key, value) in object.entries() {
             let name = plain(key);
             match value {
@@ -181,6 +206,51 @@ impl Card {
                 Json::List(rows) => self.read_list(&name, rows),
                 _ => {}
             }
+        }
+    }
+
+    /// What stands beside its tables, under names that differ between versions.
+    fn read_properties(&mut self, object: &Json) {
+        let text = |key| object.get(key).and_then(Json::text).map(str::to_owned);
+        self.product = self.product.take().or_else(|| text("Product Name"));
+        self.battery_absent |= object
+            .get("BBU")
+            .map(Json::said)
+            .as_deref()
+            .map(plain)
+            .as_deref()
+            == Some("absent");
+        let degrees = object.any(&[
+            "ROC temperature(Degree Celsius)",
+            "ROC temperature(Degree Celcius)",
+            "Chip temperature(C)",
+        ]);
+        let degrees = degrees.and_then(Json::count).filter(|degrees| *degrees > 0);
+        self.temperature = self
+            .temperature
+            .or(degrees.and_then(|degrees| i64::try_from(degrees).ok()));
+        if let Some(said) = text("Current Personality").map(|said| plain(&said)) {
+            let modes = ["raid", "hba", "jbod"];
+            let known = modes.iter().find(|mode| said.starts_with(**mode));
+            self.mode = known.map(|mode| (*mode).to_owned());
+        }
+    }
+
+    /// `show rebuild`, `show cc`, `show init`: one row for each.
+    fn progress(&mut self, row: &Json) {
+        let Some(status) = row.get("Status").map(Json::said) else {
+            return;
+        };
+        let runs = plain(&status) == "in progress";
+        let percent = row.get("Progress%").and_then(Json::decimal);
+        if let Some(path) = row.get("Drive-ID").map(Json::said) {
+            let drive = self.drive(path.trim_start_matches('/').to_owned());
+            drive.progress(runs, percent, &status);
+        } else if let (Some(number), Some(operation)) = (
+            row.get("VD").map(Json::said),
+            row.get("Operation").map(Json::said),
+        ) {
+            self.volume(&number).progress(&operation, runs, percent);
         }
     }
 
@@ -213,6 +283,8 @@ impl Card {
                 && row.get("State").is_some()
             {
                 self.topology(row);
+            } else if row.get("Progress%").is_some() {
+                self.progress(row);
             } else if row.get("Ctl").is_some() && row.any(&["Hlth", "Health"]).is_some() {
                 self.overview(row);
             }
@@ -300,10 +372,10 @@ impl Card {
         facts
             .memory_uncorrected_errors
             .learn(count("Memory Uncorrectable Errors"));
-        if let Some(errors) = count("Memory Uncorrectable Errors") {
+        for errors in status.all("Memory Uncorrectable Errors") {
             judgement.errors(
                 "uncorrectable errors of its memory",
-                Some(errors),
+                errors.count(),
                 Health::Degraded,
             );
         }
@@ -316,7 +388,8 @@ impl Card {
                 match said.flag() {
                     Some(false) => {}
                     Some(true) => judgement.say(Health::Degraded, key),
-                    None => judgement.note(format!("{key}: {}", said.said())),
+                    None if matches!(plain(&said.said()).as_str(), "n/a" | "-") => {}
+                    None => judgement.fault(key, None, &said.said()),
                 }
             }
         }
@@ -347,7 +420,24 @@ impl Card {
     fn finish(self) -> Report {
         let mut report = self.problems;
         let mut items: Vec<Item> = self.controller.into_iter().collect();
+        if items.is_empty()
+            && let Some(product) = self.product
+        {
+            let mut facts = ControllerFacts::unknown(NOT_TOLD);
+            facts.model = product.into();
+            items.push(Judgement::default().item(self.id.clone(), Facts::Controller(facts)));
+        }
+        if let Some(Facts::Controller(facts)) = items.first_mut().map(|item| &mut item.facts) {
+            facts.temperature_c.learn(self.temperature);
+            facts.mode.learn(self.mode);
+        }
         let mut batteries = self.batteries;
+        if self.battery_absent
+            && batteries.is_empty()
+            && self.battery_bits.is_none_or(|bits| bits & 1 == 0)
+        {
+            items.push(absent_battery(format!("{}/bbu", self.id), "BBU: Absent"));
+        }
         if self.described && self.battery_bits.is_none() {
             for battery in batteries.values_mut() {
                 battery.misses_bits();
@@ -355,7 +445,7 @@ impl Card {
         }
         if let Some(bits) = self.battery_bits {
             // Without a description of its battery, a status of 0 says nothing: there may be none.
-            if batteries.is_empty() && bits != 0 {
+            if batteries.is_empty() && bits != 0 && !self.battery_absent {
                 let mut battery = Battery::of(format!("{}/bbu", self.id));
                 battery.assume_type("BBU");
                 batteries.insert("bbu".into(), battery);

@@ -47,6 +47,18 @@ impl Drive {
         });
     }
 
+    pub(super) fn progress(&mut self, runs: bool, percent: Option<f64>, status: &str) {
+        let done = percent.map_or_else(String::new, |percent| format!(", {percent} %"));
+        if runs {
+            self.judgement.say(
+                Health::Rebuilding,
+                format!("it is being filled: {status}{done}"),
+            );
+        } else {
+            self.judgement.note(format!("filling: {status}"));
+        }
+    }
+
     pub(super) fn state_details(&mut self, state: &Json) {
         self.detailed = true;
         let count = |key| state.get(key).and_then(Json::count);

@@ -118,3 +118,119 @@ fn a_host_without_a_card_has_nothing() {
         assert_eq!(parse_storcli(text), Report::default(), "{text}");
     }
 }
+
+#[test]
+fn a_cache_that_fell_is_the_alarm_in_every_version() {
+    for (row, properties, expected) in [
+        (
+            r#""Cache": "RWTD""#,
+            r#""Write Cache(initial setting)": "WriteBack""#,
+            Health::Degraded,
+        ),
+        (
+            r#""Cache": "RWTD""#,
+            r#""Write Cache(initial setting)": "WriteThrough""#,
+            Health::Ok,
+        ),
+        (
+            r#""Cache": "RWBD""#,
+            r#""Write Cache(initial setting)": "WriteBack""#,
+            Health::Ok,
+        ),
+        (
+            r#""CurrentCache": "NR,WT", "DefaultCache": "NR,WB""#,
+            "",
+            Health::Degraded,
+        ),
+        (
+            r#""CurrentCache": "NR,WB", "DefaultCache": "NR,WB""#,
+            "",
+            Health::Ok,
+        ),
+    ] {
+        let report = answer(&format!(
+            r#""/c0/v0": [{{"DG/VD": "0/0", "TYPE": "RAID1", "State": "Optl", "Access": "RW", {row}}}],
+               "VD0 Properties": {{"Number of Drives Per Span": 2, "Span Depth": 1, {properties}
+               {}"Active Operations": "None"}}"#,
+            if properties.is_empty() { "" } else { "," }
+        ));
+        assert_eq!(
+            health(&report, "c0/v0"),
+            expected,
+            "{row} {properties}: {report:?}"
+        );
+        let Facts::Volume(facts) = &report.items[0].facts else {
+            panic!()
+        };
+        assert_eq!(facts.members_required, 2.into());
+    }
+}
+
+#[test]
+fn who_may_reach_a_volume() {
+    for (access, expected) in [
+        ("RW", Health::Ok),
+        ("RO", Health::Degraded),
+        ("B", Health::Failed),
+        ("Splendid", Health::Unknown),
+    ] {
+        let report = answer(&format!(
+            r#""VD LIST": [{{"DG/VD": "0/0", "TYPE": "RAID1", "State": "Optl", "Access": "{access}"}}]"#
+        ));
+        assert_eq!(health(&report, "c0/v0"), expected, "{access}");
+    }
+}
+
+#[test]
+fn a_short_answer_has_the_card_and_what_hangs_on_it() {
+    let report = answer(
+        r#""Product Name": "MR9361-8i", "TOPOLOGY": [], "VD LIST": [{"DG/VD": "0/0", "TYPE": "RAID1", "State": "Optl",
+           "Access": "RW", "Cache": "RWBD"}], "HwCfg": {"ROC temperature(Degree Celsius)": 58, "BBU": "Absent"}"#,
+    );
+    assert_eq!(health(&report, "c0"), Health::Unknown);
+    assert_eq!(health(&report, "c0/bbu"), Health::Unknown);
+    let volume = report.items.iter().find(|item| item.id == "c0/v0").unwrap();
+    let Facts::Volume(facts) = &volume.facts else {
+        panic!()
+    };
+    assert_eq!(facts.cache_protected, false.into());
+    let Facts::Controller(facts) = &report.items[0].facts else {
+        panic!()
+    };
+    assert_eq!(facts.temperature_c, 58.into());
+}
+
+#[test]
+fn progress_alone_and_answers_of_nothing() {
+    let of_data = |data: &str| {
+        parse_storcli(&format!(
+            r#"{{"Controllers": [{{"Command Status": {{"Controller": 1, "Status": "Success"}}, "Response Data": {data}}}]}}"#
+        ))
+    };
+    let report = of_data(
+        r#"[{"Drive-ID": "/c1/e252/s1", "Progress%": 45, "Status": "In progress", "Estimated Time Left": "2 Hours"},
+            {"VD": 0, "Operation": "BGI", "Progress%": 5, "Status": "In progress"},
+            {"VD": 1, "Operation": "CC", "Progress%": 5, "Status": "In progress"}]"#,
+    );
+    assert_eq!(health(&report, "c1/e252/s1"), Health::Rebuilding);
+    assert_eq!(health(&report, "c1/v0"), Health::Rebuilding);
+    assert_eq!(health(&report, "c1/v1"), Health::Unknown);
+    let report = of_data(r#"{"Splendour": {"State": 1}}"#);
+    assert!(report.items.is_empty() && report.problems.len() == 1);
+}
+
+#[test]
+fn what_a_cache_vault_says_of_its_flash() {
+    for (state, expected) in [("OK", Health::Ok), ("Failed", Health::Unknown)] {
+        let report = answer(&format!(
+            r#""Cachevault_Info": [{{"Property": "Type", "Value": "CVPM05"}}, {{"Property": "State", "Value": "Optimal"}}],
+               "Firmware_Status": [{{"Property": "NVCache State", "Value": "{state}"}}, {{"Property": "Replacement required", "Value": "No"}}],
+               "GasGaugeStatus": [{{"Property": "Capacitance", "Value": "108 %"}}]"#
+        ));
+        assert_eq!(health(&report, "c0/cv"), expected, "{state}: {report:?}");
+        let Facts::Battery(facts) = &report.items[0].facts else {
+            panic!()
+        };
+        assert_eq!(facts.charge_percent, 108.into());
+    }
+}

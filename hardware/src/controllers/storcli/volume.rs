@@ -32,6 +32,8 @@ pub(super) struct Volume {
     pub(super) group: Option<String>,
     pub(super) state: bool,
     pub(super) members: Vec<String>,
+    /// What its cache was set to do at first.
+    pub(super) set_to: Option<CachePolicy>,
     pub(super) facts: ArrayFacts,
     pub(super) judgement: Judgement,
 }
@@ -43,6 +45,7 @@ impl Volume {
             group: None,
             state: false,
             members: Vec::new(),
+            set_to: None,
             facts: ArrayFacts::unknown(NOT_TOLD),
             judgement: Judgement::default(),
         }
@@ -56,13 +59,18 @@ impl Volume {
         let text = |key| row.get(key).and_then(Json::text);
         self.facts.level.learn(text("TYPE").and_then(level));
         self.facts.size_bytes.learn(text("Size").and_then(size));
-        self.facts
-            .cache_policy
-            .learn(text("Cache").and_then(policy));
-        match text("Access").map(plain).as_deref() {
-            Some("blkd" | "blocked") => self.judgement.say(Health::Failed, "access is blocked"),
-            Some("ro") => self.judgement.say(Health::Degraded, "it is read-only"),
-            _ => {}
+        let cache = row.any(&["Cache", "CurrentCache"]).and_then(Json::text);
+        self.facts.cache_policy.learn(cache.and_then(policy));
+        let set_to = text("DefaultCache").and_then(policy);
+        self.set_to = self.set_to.or(set_to);
+        for access in row.all("Access") {
+            match plain(&access.said()).as_str() {
+                "rw" | "-" => {}
+                "b" | "blkd" | "blocked" => self.judgement.say(Health::Failed, "access is blocked"),
+                "ro" => self.judgement.say(Health::Degraded, "it is read-only"),
+                "hd" | "hidden" => self.judgement.note("it is hidden"),
+                _ => self.judgement.word("access", &access.said(), &[]),
+            }
         }
         if text("Consist").and_then(crate::judgement::flag) == Some(false) {
             self.judgement
@@ -75,28 +83,41 @@ impl Volume {
         self.facts
             .device
             .learn(text("OS Drive Name").map(str::to_owned));
-        if let Some(operations) = text("Active Operations").map(plain) {
-            let action = if operations == "none" {
-                Some(Action::Idle)
-            } else if operations.contains("rebuild") {
-                Some(Action::Recovery)
-            } else if operations.contains("init") {
-                Some(Action::Resync)
-            } else if operations.contains("cc") || operations.contains("consistency") {
-                Some(Action::Check)
-            } else if operations.contains("oce")
-                || operations.contains("migrat")
-                || operations.contains("recon")
-            {
-                Some(Action::Reshape)
-            } else {
-                None
+        if let Some(said) = text("Write Cache(initial setting)").map(plain) {
+            self.set_to = match said.replace([' ', '-'], "").as_str() {
+                "writeback" => Some(CachePolicy::WriteBack),
+                "alwayswriteback" | "forcedwriteback" => Some(CachePolicy::WriteBackAlways),
+                "writethrough" => Some(CachePolicy::WriteThrough),
+                _ => self.set_to,
             };
+        }
+        let count = |key| properties.get(key).and_then(Json::count);
+        let drives = count("Number of Drives Per Span").zip(count("Span Depth"));
+        self.facts
+            .members_required
+            .learn(drives.and_then(|(drives, spans)| drives.checked_mul(spans)));
+        if let Some(operations) = text("Active Operations").map(plain) {
+            let action = action_of(&operations);
             self.facts.action.learn(action);
             let percent = operations
                 .split_once('(')
                 .and_then(|(_, rest)| decimal(rest));
             self.facts.action_percent.learn(percent);
+        }
+    }
+
+    /// A row of what runs on it, which tells no state.
+    pub(super) fn progress(&mut self, operation: &str, runs: bool, percent: Option<f64>) {
+        let action = if runs {
+            action_of(&plain(operation))
+        } else {
+            return;
+        };
+        self.facts.action.learn(action);
+        self.facts.action_percent.learn(percent);
+        if matches!(action, Some(Action::Recovery | Action::Resync)) {
+            self.judgement
+                .say(Health::Rebuilding, format!("{operation} is running"));
         }
     }
 
@@ -112,6 +133,16 @@ impl Volume {
             }
         }
         self.count(&members);
+        if self.facts.cache_policy == Fact::Known(CachePolicy::WriteThrough)
+            && self
+                .set_to
+                .is_some_and(|set_to| set_to != CachePolicy::WriteThrough)
+        {
+            self.judgement.say(
+                Health::Degraded,
+                "its cache fell from write-back to write-through: look at the battery",
+            );
+        }
         self.judgement.item(self.id, Facts::Volume(self.facts))
     }
 
@@ -167,6 +198,24 @@ impl Volume {
             self.facts.action = Action::Idle.into();
             self.facts.action_percent = Fact::NotApplicable;
         }
+    }
+}
+
+/// What a volume does, in the words and letters that the tool has for it.
+fn action_of(operations: &str) -> Option<Action> {
+    let has = |words: &[&str]| words.iter().any(|word| operations.contains(word));
+    if operations == "none" {
+        Some(Action::Idle)
+    } else if has(&["rebuild"]) {
+        Some(Action::Recovery)
+    } else if has(&["init", "bgi"]) {
+        Some(Action::Resync)
+    } else if has(&["cc", "consistency"]) {
+        Some(Action::Check)
+    } else if has(&["oce", "migrat", "recon", "rlm"]) {
+        Some(Action::Reshape)
+    } else {
+        None
     }
 }
 
