@@ -11,7 +11,7 @@ mod drive;
 
 use card::Card;
 
-use crate::judgement::Words;
+use crate::judgement::{Judgement, Words, meaning};
 use crate::lines::{Line, decimal, lines, number, plain};
 use crate::report::{Health, Report};
 
@@ -23,6 +23,15 @@ const STATES: Words = &[
     ("interim recovery mode", Health::Degraded),
     ("interim recovery", Health::Degraded),
     ("ready for rebuild", Health::Degraded),
+    ("ready for recovery", Health::Degraded),
+    ("erase in progress", Health::Degraded),
+    ("erase queued", Health::Degraded),
+    ("ejected", Health::Failed),
+    ("disabled due to scsi id conflict", Health::Failed),
+    (
+        "rapid parity initialization in progress",
+        Health::Rebuilding,
+    ),
     ("degraded", Health::Degraded),
     ("parity initialization in progress", Health::Rebuilding),
     ("predictive failure", Health::Degraded),
@@ -103,6 +112,14 @@ enum Place {
 impl Reader {
     fn line(&mut self, line: Line<'_>) {
         let said = plain(line.text);
+        // Asked for one card's drives or volumes, it does not name the card.
+        if self.cards.is_empty()
+            && ["array ", "logicaldrive ", "physicaldrive "]
+                .iter()
+                .any(|word| said.starts_with(word))
+        {
+            self.cards.push(Card::of("card".into(), "", None));
+        }
         if self.heading(line, &said) {
             return;
         }
@@ -134,7 +151,7 @@ impl Reader {
             Place::Array => match card.array() {
                 Some(array) if key == "status" => {
                     array.told = true;
-                    array.judgement.word("array", value, STATES);
+                    judge_state(&mut array.judgement, "array", value);
                 }
                 _ => {}
             },
@@ -199,8 +216,11 @@ impl Reader {
             if !is_line {
                 self.place = Place::Drive(name);
             }
-        } else if said.starts_with("unassigned") || said.starts_with("physical drives") {
-            card.inside = card.inside.filter(|_| !said.starts_with("unassigned"));
+        } else if ["unassigned", "physical drives", "hba drives"]
+            .iter()
+            .any(|word| said.starts_with(word))
+        {
+            card.inside = card.inside.filter(|_| said.starts_with("physical drives"));
             self.place = Place::Part(text.to_owned());
         } else if let Some((part, state)) = cage(text) {
             card.part(part, state);
@@ -302,6 +322,19 @@ fn is_part(said: &str) -> bool {
     .any(|part| said.starts_with(part))
 }
 
+/// Judges a state, of which brackets may say more: `Interim Recovery Mode (Volume Queued for Rebuild)`. They
+/// are left out only where what stands before them is bad already.
+fn judge_state(judgement: &mut Judgement, what: &str, said: &str) {
+    let bare = said.split('(').next().unwrap_or(said);
+    let is_bad = meaning(bare, STATES).is_some_and(Health::is_bad);
+    if meaning(said, STATES).is_none() && is_bad {
+        judgement.word(what, bare, STATES);
+        judgement.note(said.trim());
+    } else {
+        judgement.word(what, said, STATES);
+    }
+}
+
 fn celsius(text: &str) -> Option<i64> {
     decimal(text).map(|degrees| degrees as i64)
 }
@@ -364,5 +397,66 @@ mod tests {
     fn no_card_is_no_fault() {
         let report = parse_ssacli("\nError: No controllers detected.\n");
         assert_eq!(report, Report::default());
+    }
+
+    #[test]
+    fn one_cards_drives_and_volumes_without_the_card() {
+        let text = "\n   physicaldrive 1I:1:1 (port 1I:box 1:bay 1, 300 GB): OK\n\
+                    physicaldrive 1I:1:2 (port 1I:box 1:bay 2, 300 GB): Failed\n\
+                    logicaldrive 1 (279.4 GB, 1+0): Interim Recovery Mode\n";
+        let report = parse_ssacli(text);
+        assert!(report.problems.is_empty(), "{report:?}");
+        assert_eq!(health(&report, "card/1I:1:1"), Health::Ok);
+        assert_eq!(health(&report, "card/1I:1:2"), Health::Failed);
+        assert_eq!(health(&report, "card/ld1"), Health::Degraded);
+    }
+
+    #[test]
+    fn brackets_behind_a_state_make_nothing_better() {
+        for (said, expected) in [
+            (
+                "Interim Recovery Mode (Volume Queued for Rebuild)",
+                Health::Degraded,
+            ),
+            ("OK (something new)", Health::Unknown),
+            ("Splendid (OK)", Health::Unknown),
+        ] {
+            let text = format!(
+                "Smart Array P410 in Slot 1\n array A\n logicaldrive 1 (1.1 TB, RAID 5, {said})\n"
+            );
+            assert_eq!(
+                health(&parse_ssacli(&text), "slot1/ld1"),
+                expected,
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_volume_is_no_better_than_its_parity_and_a_drive_has_a_size() {
+        for (parity, expected) in [
+            ("Initialization Completed", Health::Ok),
+            ("In Progress", Health::Rebuilding),
+            ("Queued", Health::Rebuilding),
+            ("Initialization Failed", Health::Degraded),
+        ] {
+            let text = format!(
+                "HPE Smart Array P408i-a SR Gen10 in Slot 0 (Embedded)\n   Controller Status: OK\n   Array: A\n      Status: OK\n\
+                 Logical Drive: 1\n   Size: 1.75 TB\n   Fault Tolerance: 6\n   Status: OK\n   MultiDomain Status: OK\n\
+                 Parity Initialization Status: {parity}\n   OS Status: LOCKED\n\
+                 physicaldrive 1I:1:1\n   Status: OK\n   Size: 960 GB\n   Write Cache Status: Enabled\n"
+            );
+            let report = parse_ssacli(&text);
+            assert_eq!(
+                health(&report, "slot0/ld1"),
+                expected,
+                "{parity}: {report:?}"
+            );
+            let crate::Facts::Drive(facts) = &report.items.last().unwrap().facts else {
+                panic!()
+            };
+            assert_eq!(facts.size_bytes, 960_000_000_000_u64.into());
+            assert_eq!(facts.write_cache, true.into());
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::drive::Drive;
-use super::{NOT_TOLD, STATES};
+use super::{NOT_TOLD, judge_state};
 use crate::fact::Fact;
 use crate::facts::{Action, ArrayFacts, CachePolicy, Facts};
 use crate::judgement::{Judgement, flag};
@@ -145,21 +145,27 @@ impl Volume {
         // `Recovering, 45% complete` as a field of its own.
         let mut parts = said.split(',').map(str::trim);
         let word = parts.next().unwrap_or("");
-        self.judgement.word("status", word, STATES);
+        judge_state(&mut self.judgement, "status", word);
         for part in parts {
             match part.strip_suffix("complete").and_then(decimal) {
                 Some(percent) => self.facts.action_percent = percent.into(),
-                None => self.judgement.word("status", part, STATES),
+                None => judge_state(&mut self.judgement, "status", part),
             }
         }
-        self.facts.action.learn(match plain(word).as_str() {
+        let word = plain(word);
+        let bare = word.split(" (").next().unwrap_or("");
+        self.facts.action.learn(match bare {
             "ok" | "interim recovery mode" | "interim recovery" | "failed" | "degraded" => {
                 Some(Action::Idle)
             }
             "recovering" | "rebuilding" | "predictive spare rebuild" => Some(Action::Recovery),
             "transforming" | "expanding" => Some(Action::Reshape),
-            "initializing" | "parity initialization in progress" => Some(Action::Resync),
-            "ready for rebuild" | "queued for expansion" => Some(Action::Delayed),
+            "initializing"
+            | "parity initialization in progress"
+            | "rapid parity initialization in progress" => Some(Action::Resync),
+            "ready for rebuild" | "ready for recovery" | "queued for expansion" => {
+                Some(Action::Delayed)
+            }
             _ => None,
         });
     }
@@ -167,6 +173,7 @@ impl Volume {
     pub(super) fn field(&mut self, key: &str, value: &str) {
         match key {
             "status" => self.state(value),
+            "parity initialization status" => self.parity(value),
             "size" => self.facts.size_bytes.learn(size(value)),
             "fault tolerance" => self.facts.level.learn(level(value)),
             "caching" => self.facts.cache_policy.learn(match flag(value) {
@@ -183,6 +190,33 @@ impl Volume {
                     .note(format!("unrecoverable media errors: {value}"));
             }
             _ => {}
+        }
+    }
+
+    fn parity(&mut self, value: &str) {
+        let said = plain(value);
+        let said = said.strip_prefix("initialization ").unwrap_or(&said);
+        match said {
+            "completed" => {}
+            "in progress" => {
+                self.facts.action = Action::Resync.into();
+                self.judgement
+                    .say(Health::Rebuilding, format!("parity: {value}"));
+            }
+            "queued" => {
+                self.facts.action = Action::Delayed.into();
+                self.judgement
+                    .say(Health::Rebuilding, format!("parity: {value}"));
+            }
+            _ => {
+                let is_bad = said.contains("fail");
+                let health = if is_bad {
+                    Health::Degraded
+                } else {
+                    Health::Unknown
+                };
+                self.judgement.say(health, format!("parity: {value}"));
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::{absent_battery, settle_caches};
 use super::array::{Array, Volume};
 use super::drive::Drive;
-use super::{BATTERY_STATES, CACHE_STATES, NOT_TOLD, STATES, celsius};
+use super::{BATTERY_STATES, CACHE_STATES, NOT_TOLD, STATES, celsius, judge_state};
 use crate::fact::Fact;
 use crate::facts::{ArrayFacts, BatteryFacts, ControllerFacts, DriveFacts, Facts};
 use crate::judgement::{Judgement, flag, meaning};
@@ -30,7 +30,9 @@ impl Card {
     pub(super) fn of(id: String, line: &str, mode: Option<&str>) -> Self {
         let mut facts = ControllerFacts::unknown(NOT_TOLD);
         let model = line.split(" in Slot").next().unwrap_or(line).trim();
-        facts.model = model.to_owned().into();
+        facts
+            .model
+            .learn(Some(model.to_owned()).filter(|model| !model.is_empty()));
         facts.mode.learn(mode.map(str::to_owned));
         Self {
             id,
@@ -87,7 +89,7 @@ impl Card {
                 .any(|word| said.contains(word));
             if !is_about {
                 array.told = true;
-                array.judgement.word("array", said, STATES);
+                judge_state(&mut array.judgement, "array", said);
             }
         }
         self.arrays.push(array);
@@ -238,8 +240,11 @@ impl Card {
                 .require(self.cache_told, "the state of its cache");
         }
         let always = self.facts.write_back_without_battery.known() == Some(&true);
-        let facts = Facts::Controller(self.facts);
-        items.push(self.judgement.item(self.id.clone(), facts));
+        // One that was not named has nothing to be told of.
+        if self.facts.model.known().is_some() || self.judgement.worst().is_some() {
+            let facts = Facts::Controller(self.facts);
+            items.push(self.judgement.item(self.id.clone(), facts));
+        }
         match (self.battery, self.battery_absent) {
             (None, Some(why)) => items.push(absent_battery(format!("{}/battery", self.id), &why)),
             (Some((facts, judgement)), _) if judgement.worst().is_some() => {

@@ -1,8 +1,8 @@
 //! Physical drives.
 
-use super::{STATES, celsius};
+use super::{celsius, judge_state};
 use crate::facts::{DriveFacts, Facts, Medium};
-use crate::judgement::Judgement;
+use crate::judgement::{Judgement, flag};
 use crate::lines::{decimal, number, plain, size};
 use crate::report::{Health, Item};
 
@@ -23,7 +23,11 @@ impl Drive {
         if is_place {
             return;
         }
-        if size(said).is_some() || said.strip_suffix("complete").and_then(decimal).is_some() {
+        if size(said).is_some() {
+            self.facts.size_bytes.learn(as_sold(said));
+            return;
+        }
+        if said.strip_suffix("complete").and_then(decimal).is_some() {
             return;
         }
         if said == "spare" || said.contains(" spare") && !said.contains("rebuild") {
@@ -41,7 +45,8 @@ impl Drive {
     fn status(&mut self, said: &str) {
         self.told = true;
         self.foretold |= plain(said) == "predictive failure";
-        self.judgement.word("status", said, STATES);
+        // In short and in detail it is one word.
+        judge_state(&mut self.judgement, "status", &said.to_uppercase());
     }
 
     pub(super) fn field(&mut self, key: &str, value: &str) {
@@ -59,6 +64,8 @@ impl Drive {
                     }
                 }
             }
+            "size" => facts.size_bytes.learn(as_sold(value)),
+            "write cache status" => facts.write_cache.learn(flag(value)),
             "drive type" => self.spare |= plain(value).contains("spare"),
             "interface type" => {
                 if let Some((transport, medium)) = interface(&plain(value)) {
@@ -103,6 +110,16 @@ impl Drive {
         self.facts.predictive_failures.learn(foretold);
         self.judgement.item(id, Facts::Drive(self.facts))
     }
+}
+
+/// The size of a drive is written as its maker does, in powers of 1000; those of volumes are not.
+fn as_sold(text: &str) -> Option<u64> {
+    let unit = text.trim().rsplit(' ').next()?.to_ascii_uppercase();
+    let power = ["B", "KB", "MB", "GB", "TB", "PB"]
+        .iter()
+        .position(|known| *known == unit)?;
+    let value = decimal(text).filter(|value| *value > 0.0)?;
+    Some((value * 1000_f64.powi(i32::try_from(power).ok()?)) as u64)
 }
 
 /// `SATA SSD`, `SAS HDD`, `Solid State SATA`, `Parallel SCSI`.
