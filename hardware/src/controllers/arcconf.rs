@@ -146,6 +146,8 @@ struct Reader {
     /// Of the drives that follow.
     channel: String,
     known: bool,
+    /// It found no controller, or says of all that they do nothing.
+    none: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -184,6 +186,7 @@ impl Reader {
         if key == "controllers found" {
             // Every output begins so: a status may follow the configuration of the same controller.
             self.known = true;
+            self.none |= number(value) == Some(0);
             self.place = Place::Nowhere;
             return;
         }
@@ -364,6 +367,7 @@ impl Reader {
         }
         settle_caches(&mut items);
         for task in self.tasks.drain(..) {
+            self.none |= task.is_idle();
             task.settle(&card, &mut items);
         }
         self.report.items.append(&mut items);
@@ -380,9 +384,13 @@ impl Reader {
         if !empty {
             self.end_card();
         }
-        if !self.known && self.report.items.is_empty() && self.report.problems.is_empty() {
-            self.report
-                .problem("the file", "nothing in it is in the form of arcconf");
+        if self.report.items.is_empty() && self.report.problems.is_empty() && !self.none {
+            let what = if self.known {
+                "it has titles of arcconf, and below them nothing that is known here"
+            } else {
+                "nothing in it is in the form of arcconf"
+            };
+            self.report.problem("the file", what);
         }
         self.report
     }
@@ -458,6 +466,66 @@ mod tests {
         };
         assert_eq!(facts.cache_policy, CachePolicy::WriteBackAlways.into());
         assert_eq!(facts.cache_protected, true.into());
+    }
+
+    #[test]
+    fn what_does_nothing_is_idle_and_not_waiting() {
+        let status = |operation: &str| {
+            parse_arcconf(&format!(
+                "Controllers found: 1\nLogical device Task:\n{operation}Command completed successfully.\n"
+            ))
+        };
+        assert_eq!(status(" Current operation : None\n"), Report::default());
+        let report = status(" Logical device : 0\n Current operation : None\n");
+        let Facts::Volume(facts) = &report.items[0].facts else {
+            panic!()
+        };
+        assert_eq!(facts.action, Action::Idle.into());
+        assert_eq!(report.items[0].health, Health::Unknown);
+        assert_eq!(status("").problems.len(), 1);
+        assert_eq!(parse_arcconf("Controllers found: 0\n"), Report::default());
+    }
+
+    #[test]
+    fn drives_by_their_counters_and_batteries_by_their_charge() {
+        let text = |failures: &str, capacity: &str| {
+            format!(
+                "Controllers found: 1\nController information\nController Status : Optimal\nDefunct disk drive count : 0\n\
+                 Logical devices/Failed/Degraded : 1/0/0\nGreen Backup Information\nBackup Power Status : Ok\n\
+                 Hardware Error : {capacity}\nRelative Charge : 97 percent\n\
+                 Physical Device information\nDevice #0\nDevice is a Hard drive\nState : Online\n\
+                 Device Error Counters\nMedia Failures : 3\nPredictive Failures : {failures}\n"
+            )
+        };
+        for (failures, capacity, drive, battery) in [
+            ("0", "No Error", Health::Ok, Health::Ok),
+            ("2", "No Error", Health::Degraded, Health::Ok),
+            ("some", "No Error", Health::Unknown, Health::Ok),
+            ("0", "Pack missing", Health::Ok, Health::Degraded),
+        ] {
+            let report = parse_arcconf(&text(failures, capacity));
+            let health = |id: &str| {
+                report
+                    .items
+                    .iter()
+                    .find(|item| item.id == id)
+                    .unwrap()
+                    .health
+            };
+            assert_eq!(
+                (health("c1/d0"), health("c1/battery")),
+                (drive, battery),
+                "{report:?}"
+            );
+            let Facts::Drive(facts) = &report.items[2].facts else {
+                panic!()
+            };
+            assert_eq!(facts.media_errors, 3.into());
+            let Facts::Battery(facts) = &report.items[1].facts else {
+                panic!()
+            };
+            assert_eq!(facts.charge_percent, 97.into());
+        }
     }
 
     #[test]

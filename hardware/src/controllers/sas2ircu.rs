@@ -1,5 +1,7 @@
 //! sas2ircu and sas3ircu: `display` and `status`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::fact::Fact;
 use crate::facts::{Action, ArrayFacts, ControllerFacts, DriveFacts, Facts, Medium};
 use crate::judgement::{Judgement, Words};
@@ -52,6 +54,10 @@ struct Reader {
     card: Option<u64>,
     block: Block,
     known: bool,
+    /// Its words for "this host has no such card", or no volume on it.
+    none: bool,
+    /// Places of the disks of each volume, by its place among the items.
+    members: BTreeMap<usize, Vec<String>>,
 }
 
 #[derive(Default)]
@@ -67,7 +73,8 @@ enum Block {
 struct Volume {
     number: String,
     told: bool,
-    members: u64,
+    /// `1:0` of each disk: enclosure and slot.
+    members: Vec<String>,
     facts: ArrayFacts,
     judgement: Judgement,
 }
@@ -83,18 +90,22 @@ struct Drive {
 impl Reader {
     fn line(&mut self, line: Line<'_>) {
         let said = plain(line.text);
-        if let Some((_, rest)) = said.split_once("has been initiated for controller ") {
+        let begins = [
+            "has been initiated for controller ",
+            "progress status for controller ",
+        ];
+        if let Some((_, rest)) = begins.iter().find_map(|words| said.split_once(words)) {
             self.end_block();
-            self.card = number(rest);
+            self.card = number(rest.trim_end_matches('.'));
             self.known = true;
             return;
         }
         if said.starts_with("sas2ircu:") || said.starts_with("sas3ircu:") {
             self.end_block();
             self.known = true;
-            // Its words for "this host has no such card", and for one that only passes disks through.
-            let nothing = ["completed successfully", "mptlib2 error 1", "no ir volumes"];
-            if !nothing.iter().any(|words| said.contains(words)) {
+            let nothing = ["mptlib2 error 1", "no ir volumes", "no controllers"];
+            self.none |= nothing.iter().any(|words| said.contains(words));
+            if !self.none && !said.contains("completed successfully") {
                 self.report.problem(line.place(), line.text.to_owned());
             }
             return;
@@ -164,7 +175,11 @@ impl Reader {
                 reason: "sas2ircu tells no health of the controller itself".into(),
                 facts: Facts::Controller(*facts),
             }),
-            Block::Volume(volume) => self.report.items.push(volume.item(&card)),
+            Block::Volume(volume) => {
+                self.members
+                    .insert(self.report.items.len(), volume.members.clone());
+                self.report.items.push(volume.item(&card));
+            }
             Block::Drive(drive) => self.report.items.push(drive.item(&card)),
         }
     }
@@ -172,23 +187,54 @@ impl Reader {
     fn finish(mut self) -> Report {
         self.end_block();
         self.count_members();
-        if !self.known && self.report.problems.is_empty() {
-            self.report
-                .problem("the file", "nothing in it is in the form of sas2ircu");
+        if self.report.items.is_empty() && self.report.problems.is_empty() && !self.none {
+            let what = if self.known {
+                "it tells of no volume and no drive"
+            } else {
+                "nothing in it is in the form of sas2ircu"
+            };
+            self.report.problem("the file", what);
         }
         self.report
     }
 
-    /// A mirror that is short of a disk lists the one that failed in other places: states of drives
-    /// are for the drives.
+    /// A volume that is well has all its disks. Another has those that are listed where it says they are, and
+    /// are well; one that is gone has no place, or no drive is listed there.
     fn count_members(&mut self) {
-        for item in &mut self.report.items {
-            if let Facts::Volume(facts) = &mut item.facts
-                && item.health == Health::Ok
-            {
-                let required = facts.members_required.known().copied();
-                facts.members_active.learn(required);
-                facts.members_failed.learn(required.map(|_| 0));
+        let well: BTreeSet<String> = self
+            .report
+            .items
+            .iter()
+            .filter(|item| matches!(item.facts, Facts::Drive(_)) && item.health == Health::Ok)
+            .map(|item| item.id.clone())
+            .collect();
+        for (at, places) in &self.members {
+            let Some(item) = self.report.items.get_mut(*at) else {
+                continue;
+            };
+            let card = item.id.split('/').next().unwrap_or("").to_owned();
+            let Facts::Volume(facts) = &mut item.facts else {
+                continue;
+            };
+            let required = places.len() as u64;
+            let is_there = |place: &&String| {
+                let id = place.split_once(':');
+                id.is_some_and(|(enclosure, slot)| {
+                    well.contains(&format!("{card}/e{enclosure}/s{slot}"))
+                })
+            };
+            let active = match item.health {
+                Health::Ok => Some(required),
+                _ if well.is_empty() => None,
+                _ => Some(places.iter().filter(is_there).count() as u64),
+            };
+            let active = active.filter(|_| required > 0);
+            facts.members_active.learn(active);
+            // One that is being filled has not failed.
+            if item.health != Health::Rebuilding {
+                facts
+                    .members_failed
+                    .learn(active.map(|active| required - active));
             }
         }
     }
@@ -207,7 +253,7 @@ impl Volume {
         Self {
             number: number.to_owned(),
             told: false,
-            members: 0,
+            members: Vec::new(),
             facts,
             judgement: Judgement::default(),
         }
@@ -240,15 +286,15 @@ impl Volume {
                 let percent = decimal(value).filter(|percent| (0.0..=100.0).contains(percent));
                 self.facts.action_percent.learn(percent);
             }
-            _ if key.starts_with("phy[") => self.members += 1,
+            _ if key.starts_with("phy[") => self.members.push(plain(value)),
             _ => {}
         }
     }
 
     fn item(mut self, card: &str) -> Item {
         self.judgement.require(self.told, "its state");
-        if self.members > 0 {
-            self.facts.members_required = self.members.into();
+        if !self.members.is_empty() {
+            self.facts.members_required = (self.members.len() as u64).into();
         }
         if self.facts.action == Fact::Known(Action::Recovery) {
             self.judgement.rebuilds();
@@ -357,6 +403,39 @@ mod tests {
             let health = (report.items[1].health, report.items[2].health);
             assert_eq!(health, expected, "{volume} {drive}: {report:?}");
             assert!(report.problems.is_empty());
+        }
+    }
+
+    #[test]
+    fn members_are_where_the_volume_says() {
+        let report = display("Degraded (DGD)", "Optimal (OPT)");
+        let Facts::Volume(facts) = &report.items[1].facts else {
+            panic!()
+        };
+        let counts = (
+            &facts.members_required,
+            &facts.members_active,
+            &facts.members_failed,
+        );
+        assert_eq!(counts, (&2.into(), &1.into(), &1.into()));
+    }
+
+    #[test]
+    fn progress_of_any_card_and_what_tells_of_nothing() {
+        let text = "Background command progress status for controller 1...\nIR Volume 1\n\
+                    Volume ID : 286\nCurrent operation : Synchronize\nVolume status : Enabled\n\
+                    Volume state : Degraded\nPercentage complete : 12.50\n\
+                    SAS2IRCU: Command STATUS Completed Successfully.\n";
+        let report = parse_sas2ircu(text);
+        assert_eq!(report.items[0].id, "c1/v1");
+        assert_eq!(report.items[0].health, Health::Rebuilding);
+        for (text, problems) in [
+            ("SAS2IRCU: MPTLib2 Error 1\n", 0),
+            ("SAS3IRCU: there are no IR volumes on the controller!\n", 0),
+            ("SAS2IRCU: Utility Completed Successfully.\n", 1),
+            ("SAS2IRCU: Command failed.\n", 1),
+        ] {
+            assert_eq!(parse_sas2ircu(text).problems.len(), problems, "{text}");
         }
     }
 }

@@ -135,7 +135,7 @@ impl Backup {
                 Some(true) => self.judgement.say(Health::Degraded, "it is too hot"),
                 None => self.judgement.note(format!("{key}: {value}")),
             },
-            "capacity remaining" | "charge level" => {
+            "capacity remaining" | "charge level" | "relative charge" => {
                 let percent = number(value).filter(|percent| *percent <= 100);
                 self.facts.charge_percent.learn(percent);
             }

@@ -66,11 +66,13 @@ impl Drive {
                     Some("disabled") => Some(false),
                     _ => None,
                 }),
-            "s.m.a.r.t. warnings" => {
+            "s.m.a.r.t. warnings" | "predictive failures" => {
                 let count = number(value);
-                facts.predictive_failures.learn(count);
-                self.judgement
-                    .errors("S.M.A.R.T. warnings", count, Health::Degraded);
+                let before = facts.predictive_failures.known().copied().unwrap_or(0);
+                facts
+                    .predictive_failures
+                    .learn(count.map(|count| count.max(before)));
+                self.judgement.errors(key, count, Health::Degraded);
             }
             "pfa" | "predictive failure" => match flag(value) {
                 Some(false) => facts.passed = true.into(),

@@ -181,6 +181,12 @@ impl Task {
         }
     }
 
+    /// Whether nothing runs, and of no volume.
+    pub(super) fn is_idle(&self) -> bool {
+        let operation = self.operation.as_deref().and_then(operation_of);
+        self.volume.is_none() && operation == Some(Action::Idle)
+    }
+
     /// Adds what a task tells to its volume, or makes one of it where only the status was asked.
     pub(super) fn settle(self, card: &str, items: &mut Vec<Item>) {
         let (Some(volume), Some(operation)) = (self.volume, self.operation) else {
@@ -203,8 +209,8 @@ impl Task {
         let status = self
             .status
             .unwrap_or_else(|| "its status is not told".into());
-        let paused = !plain(&status).contains("in progress");
         let action = operation_of(&operation);
+        let paused = action != Some(Action::Idle) && !plain(&status).contains("in progress");
         if matches!(action, Some(Action::Recovery | Action::Resync))
             && item.health < Health::Rebuilding
             && !paused
