@@ -125,13 +125,20 @@ impl Json {
 /// Reads what JSON a text has: one document, several behind each other, or one behind lines that
 /// tools and shells write before it. What cannot be read is told as a problem.
 pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
+    read(text, report).0
+}
+
+/// As [`documents`], with the texts before and behind them: some people put an output as text and another
+/// as JSON into one file.
+pub(crate) fn read(text: &str, report: &mut Report) -> (Vec<Json>, Vec<String>) {
     // Names and serials of drives may hold bytes that JSON has no place for.
     let is_foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     let text = &text.replace(is_foreign, " ");
     let start = json_start(text).unwrap_or(text.len());
     let mut documents = Vec::new();
-    let reader = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Json>();
-    for read in reader {
+    let mut around = vec![text[..start].to_owned()];
+    let mut reader = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Json>();
+    while let Some(read) = reader.next() {
         match read {
             Ok(document) => documents.push(document),
             Err(error) => {
@@ -140,6 +147,10 @@ pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
                     format!("line {}", before + error.line()),
                     format!("it is no JSON from here on, or was cut: {error}"),
                 );
+                let rest = text[start + reader.byte_offset()..].trim_start();
+                if !rest.starts_with(['{', '[', '}', ']', ',', '"', ':']) {
+                    around.push(rest.to_owned());
+                }
                 break;
             }
         }
@@ -147,7 +158,8 @@ pub(crate) fn documents(text: &str, report: &mut Report) -> Vec<Json> {
     if documents.is_empty() && report.problems.is_empty() {
         report.problem("the file", "it has no JSON in it");
     }
-    documents
+    around.retain(|text| !text.trim().is_empty());
+    (documents, around)
 }
 
 /// Whether a text is JSON, or has some behind what tools and shells write before it.
@@ -171,14 +183,14 @@ fn json_start(text: &str) -> Option<usize> {
         .map(|(at, _)| at)
 }
 
-/// As [`documents`], of tools whose outputs people put into one list.
-pub(crate) fn outputs(text: &str, report: &mut Report) -> Vec<Json> {
-    let documents = documents(text, report).into_iter();
-    let opened = documents.flat_map(|document| match document {
+/// As [`read`], of tools whose outputs people put into one list.
+pub(crate) fn outputs(text: &str, report: &mut Report) -> (Vec<Json>, Vec<String>) {
+    let (documents, around) = read(text, report);
+    let opened = documents.into_iter().flat_map(|document| match document {
         Json::List(outputs) => outputs,
         one => vec![one],
     });
-    opened.collect()
+    (opened.collect(), around)
 }
 
 impl<'de> Deserialize<'de> for Json {

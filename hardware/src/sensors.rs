@@ -4,7 +4,7 @@
 //! the reading names a fault ("Presence detected, Power Supply AC lost"): both are judged.
 
 use crate::facts::{Facts, SensorFacts};
-use crate::json::{Json, documents, is_json};
+use crate::json::{self, Json, is_json};
 use crate::judgement::{Judgement, Words};
 use crate::lines::{Line, decimal, lines, plain};
 use crate::report::{Health, Item, Report};
@@ -64,6 +64,11 @@ const READINGS: Words = &[
     ("ac lost or out-of-range", Health::Failed),
     ("ac out-of-range, but present", Health::Failed),
     ("config error", Health::Failed),
+    ("config error: vendor mismatch", Health::Failed),
+    ("config error: revision mismatch", Health::Failed),
+    ("config error: processor missing", Health::Failed),
+    ("config error: power supply rating mismatch", Health::Failed),
+    ("config error: voltage rating mismatch", Health::Failed),
     ("power supply inactive", Health::Degraded),
     ("drive fault", Health::Failed),
     ("in critical array", Health::Degraded),
@@ -85,10 +90,26 @@ pub fn parse_sensors(text: &str) -> Report {
     if is_json(text) {
         return of_json(text);
     }
-    if text.contains('|') {
-        return of_ipmitool(text);
+    // Rows of one tool and lines of the other may stand in one file, each at its place.
+    let only = |with_cells: bool| -> String {
+        let kept = text.split('\n').map(|line| {
+            if line.contains('|') == with_cells {
+                line
+            } else {
+                ""
+            }
+        });
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    let (rows, rest) = (only(true), only(false));
+    if rows.trim().is_empty() {
+        return of_lm_sensors(text);
     }
-    of_lm_sensors(text)
+    let mut report = of_ipmitool(&rows);
+    if lines(&rest).any(|line| !is_rule(line)) {
+        report.append(of_lm_sensors(&rest));
+    }
+    report
 }
 
 fn item(id: &str, facts: SensorFacts, judgement: Judgement) -> Item {
@@ -190,7 +211,14 @@ fn read_reading(
 
 fn of_json(text: &str) -> Report {
     let mut report = Report::default();
-    for document in documents(text, &mut report) {
+    let (documents, around) = json::read(text, &mut report);
+    for text in around
+        .iter()
+        .filter(|text| text.contains('|') || text.contains("Adapter:"))
+    {
+        report.items.extend(parse_sensors(text).items);
+    }
+    for document in documents {
         for (chip, features) in document.entries() {
             for (feature, readings) in features.entries() {
                 if matches!(readings, Json::Object(_)) {
@@ -295,18 +323,31 @@ impl Limits {
 fn of_lm_sensors(text: &str) -> Report {
     let mut report = Report::default();
     let mut chip = String::new();
+    // Limits may go on in lines of their own, and only all of them judge a reading.
+    let mut open: Option<String> = None;
+    let close = |open: &mut Option<String>, chip: &str, report: &mut Report| {
+        report
+            .items
+            .extend(open.take().map(|text| of_line(chip, &text)));
+    };
     for line in lines(text) {
+        if let (true, Some(text)) = (line.text.starts_with('('), &mut open) {
+            text.push(' ');
+            text.push_str(line.text);
+            continue;
+        }
+        close(&mut open, &chip, &mut report);
         match line.pair() {
             Some((key, _)) if key == "adapter" => {}
-            Some((_, value)) if is_reading(value) => report.items.push(of_line(&chip, line)),
+            Some((_, value)) if is_reading(value) => open = Some(line.text.to_owned()),
             None if line.text.contains('-') && !line.text.contains(char::is_whitespace) => {
                 line.text.clone_into(&mut chip);
             }
-            // Limits may go on in a line of their own.
-            None if line.text.starts_with('(') => {}
+            None if is_rule(line) => {}
             Some(_) | None => report.problem(line.place(), format!("{:?} is no sensor", line.text)),
         }
     }
+    close(&mut open, &chip, &mut report);
     if report.items.is_empty() && report.problems.is_empty() {
         report.problem("the file", "there is no sensor in it");
     }
@@ -324,8 +365,8 @@ fn is_reading(value: &str) -> bool {
 }
 
 /// `Package id 0:  +45.0°C  (high = +80.0°C, crit = +100.0°C)  ALARM`
-fn of_line(chip: &str, line: Line<'_>) -> Item {
-    let (name, rest) = line.text.split_once(':').unwrap_or((line.text, ""));
+fn of_line(chip: &str, text: &str) -> Item {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut facts = SensorFacts::unknown("it has no reading");
     let mut judgement = Judgement::default();
     let (reading, limits) = rest.split_once('(').unwrap_or((rest, ""));
@@ -333,7 +374,7 @@ fn of_line(chip: &str, line: Line<'_>) -> Item {
     facts.value.learn(value);
     let unit = reading
         .trim()
-        .trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'));
+        .trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | ','));
     let unit = unit.split_whitespace().next();
     facts.unit.learn(unit.map(|unit| match unit {
         "°C" | "C" => "degrees C".to_owned(),
@@ -353,7 +394,7 @@ fn of_line(chip: &str, line: Line<'_>) -> Item {
     let limits = Limits {
         low: limit("min").or_else(|| limit("low")),
         high: limit("high").or_else(|| limit("max")),
-        critical: limit("crit"),
+        critical: limit("crit").or_else(|| limit("emerg")),
     };
     limits.judge(value, &mut judgement);
     let id = if chip.is_empty() {

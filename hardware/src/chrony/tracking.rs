@@ -180,9 +180,12 @@ pub fn parse_chrony_tracking(text: &str) -> Report {
     let mut known = false;
     for line in lines(text) {
         if let Some(read) = comma_separated(line.text) {
-            tracking = read;
-            known = true;
+            report.items.push(read.item(None));
         } else if let Some((key, value)) = line.pair() {
+            // Of another clock, or of this one at another time.
+            if key == "reference id" && !tracking.reference.is_empty() {
+                report.items.push(std::mem::take(&mut tracking).item(None));
+            }
             known |= field(&mut tracking, &key, value, line, &mut report);
         } else {
             report.problem(line.place(), line.text.to_owned());
@@ -190,7 +193,7 @@ pub fn parse_chrony_tracking(text: &str) -> Report {
     }
     if known {
         report.items.push(tracking.item(None));
-    } else if report.problems.is_empty() {
+    } else if report.items.is_empty() && report.problems.is_empty() {
         report.problem(
             "the file",
             "nothing in it is in the form of chronyc tracking",
@@ -385,6 +388,15 @@ Leap status     : Normal
         ] {
             assert_eq!(one(&WELL.replace(from, to)).0, expected, "{to}");
         }
+    }
+
+    #[test]
+    fn clocks_below_each_other_are_several() {
+        let bad = WELL.replace("Normal", "Not synchronised");
+        let comma = "C0000201,x,3,1562659266.0,0.000275117,0,0,0,0,0,0.02,0.001,1042.2,Normal";
+        let report = parse_chrony_tracking(&format!("{bad}{WELL}{comma}\n"));
+        let told: Vec<Health> = report.items.iter().map(|item| item.health).collect();
+        assert_eq!(told, [Health::Failed, Health::Ok, Health::Ok]);
     }
 
     #[test]

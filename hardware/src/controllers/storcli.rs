@@ -6,17 +6,19 @@
 //! an "Energy Pack".
 
 mod drive;
+mod sections;
 mod text;
 mod volume;
 
 use drive::Drive;
+use sections::{Section, battery_section, read_battery};
 use std::collections::BTreeMap;
 use volume::Volume;
 
 use super::battery::Battery;
 use super::{absent_battery, settle_caches};
 use crate::facts::{ControllerFacts, Facts};
-use crate::json::{Json, documents, is_json};
+use crate::json::{self, Json, is_json};
 use crate::judgement::{Judgement, Words};
 use crate::lines::{level, plain};
 use crate::report::{Health, Item, Report};
@@ -72,7 +74,9 @@ const CONTROLLER_STATES: Words = &[
 pub fn parse_storcli(text: &str) -> Report {
     let mut report = Report::default();
     let documents = if is_json(text) {
-        documents(text, &mut report)
+        let (mut documents, around) = json::read(text, &mut report);
+        documents.extend(around.iter().map(|text| text::from_text(text)));
+        documents
     } else {
         vec![text::from_text(text)]
     };
@@ -492,53 +496,6 @@ fn drive_id(card: &str, place: &str) -> String {
         }
         Some((_, slot)) => format!("{card}/s{}", slot.trim()),
         None => format!("{card}/{place}"),
-    }
-}
-
-/// A list that describes a battery.
-#[derive(Clone, Copy)]
-enum Section {
-    Bbu,
-    CacheVault,
-    EnergyPack,
-    /// Its flags, gauge, design or properties, under a title that does not say of what.
-    Further,
-}
-
-fn battery_section(name: &str) -> Option<Section> {
-    const FURTHER: [&str; 5] = [
-        "firmwarestatus",
-        "gasgaugestatus",
-        "designinfo",
-        "properties",
-        "capacityinfo",
-    ];
-    let name = name.replace(['_', ' '], "");
-    let about = |prefix: &str| {
-        let rest = name.strip_prefix(prefix);
-        rest.is_some_and(|rest| rest == "info" || rest == "status" || FURTHER.contains(&rest))
-    };
-    if about("cachevault") || about("cv") {
-        Some(Section::CacheVault)
-    } else if about("energypack") {
-        Some(Section::EnergyPack)
-    } else if about("bbu") {
-        Some(Section::Bbu)
-    } else if FURTHER.contains(&name.as_str()) {
-        Some(Section::Further)
-    } else {
-        None
-    }
-}
-
-/// A row of a summary, or one property with its value.
-fn read_battery(battery: &mut Battery, row: &Json) {
-    if let (Some(property), Some(value)) = (row.get("Property"), row.get("Value")) {
-        battery.field(&plain(&property.said()), &value.said());
-        return;
-    }
-    for (key, value) in row.entries() {
-        battery.field(&plain(key), &value.said());
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Tables, known by the names in their heads: controllers, units, ports, the battery.
 
+use std::collections::BTreeMap;
+
 use super::settle_caches;
 use crate::fact::Fact;
 use crate::facts::{
@@ -69,6 +71,7 @@ pub fn parse_tw_cli(text: &str) -> Report {
     let mut report = Report::default();
     let mut table: Option<(Table, Head)> = None;
     let mut known = false;
+    let mut cards = Cards::default();
     for line in lines(text) {
         if is_rule(line) {
             continue;
@@ -88,9 +91,10 @@ pub fn parse_tw_cli(text: &str) -> Report {
             known = true;
             continue;
         }
-        // `/c0 Model = 9650SE-4LPML`: what a controller is, and nothing of its health.
+        // `/c0 Model = 9650SE-4LPML`: one thing that a card, a unit or a port has.
         if said.starts_with("/c") || said.contains(" = ") {
             known = true;
+            cards.line(&said, line.text);
             continue;
         }
         match &table {
@@ -99,10 +103,67 @@ pub fn parse_tw_cli(text: &str) -> Report {
         }
     }
     settle_caches(&mut report.items);
+    cards.finish(&mut report);
     if !known && report.problems.is_empty() {
         report.problem("the file", "nothing in it is in the form of tw_cli");
     }
     report
+}
+
+/// Cards of which `show all` tells in lines of their own.
+#[derive(Default)]
+struct Cards(BTreeMap<String, (ControllerFacts, Judgement)>);
+
+impl Cards {
+    fn line(&mut self, said: &str, text: &str) {
+        let Some((head, value)) = said.split_once(" = ") else {
+            return;
+        };
+        let Some((path, key)) = head.split_once(' ') else {
+            return;
+        };
+        // Of units and ports the tables tell.
+        let Some(card) = path.strip_prefix('/').filter(|path| !path.contains('/')) else {
+            return;
+        };
+        let (facts, judgement) = self
+            .0
+            .entry(card.to_owned())
+            .or_insert_with(|| (ControllerFacts::unknown(NOT_TOLD), Judgement::default()));
+        match key {
+            "model" => {
+                let model = text
+                    .split_once('=')
+                    .map(|(_, model)| model.trim().to_owned());
+                facts.model.learn(model);
+            }
+            "not optimal units" => not_optimal(judgement, number(value)),
+            _ => {}
+        }
+    }
+
+    fn finish(self, report: &mut Report) {
+        for (card, (facts, judgement)) in self.0 {
+            let is_listed = report
+                .items
+                .iter()
+                .any(|item| item.id == card && matches!(item.facts, Facts::Controller(_)));
+            let told = facts.model.known().is_some() || judgement.worst().is_some();
+            if told && !is_listed {
+                report
+                    .items
+                    .push(judgement.item(card, Facts::Controller(facts)));
+            }
+        }
+    }
+}
+
+/// A card is as well as its units.
+fn not_optimal(judgement: &mut Judgement, count: Option<u64>) {
+    judgement.errors("units that are not optimal", count, Health::Degraded);
+    if count == Some(0) {
+        judgement.say(Health::Ok, "all its units are optimal");
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -165,13 +226,7 @@ fn controller(row: &Row, line: Line<'_>, report: &mut Report) {
     };
     let mut judgement = Judgement::default();
     match row.get("notopt") {
-        Some(count) => {
-            let count = number(count);
-            judgement.errors("units that are not optimal", count, Health::Degraded);
-            if count == Some(0) {
-                judgement.say(Health::Ok, "all its units are optimal");
-            }
-        }
+        Some(count) => not_optimal(&mut judgement, number(count)),
         None => judgement.require(false, "how many units are not optimal"),
     }
     let mut facts = ControllerFacts::unknown(NOT_TOLD);
@@ -200,8 +255,10 @@ fn unit(row: &Row, line: Line<'_>, report: &mut Report) {
         return;
     }
     // Parts of a unit.
-    if plain(kind) == "disk" || id.contains("-v") {
-        part(row, report);
+    if let Some((whole, _)) = id.split_once('-') {
+        if !part(row, whole, plain(kind) == "disk", report) {
+            report.problem(line.place(), format!("{:?} is of no unit", line.text));
+        }
         return;
     }
     let mut judgement = Judgement::default();
@@ -247,30 +304,44 @@ fn unit(row: &Row, line: Line<'_>, report: &mut Report) {
     report.items.push(judgement.item(id, Facts::Volume(facts)));
 }
 
-/// A disk of a unit, as `info c0 u0` lists it below the unit: counted there.
-fn part(row: &Row, report: &mut Report) {
+/// A disk of a unit or a unit within it, as `info c0 u0` lists them below the unit: disks are counted there,
+/// and what is not well in either is not well in the whole. Whether there is such a unit.
+fn part(row: &Row, whole: &str, is_disk: bool, report: &mut Report) -> bool {
     let state = row.get("status").unwrap_or("");
     let Some(item) = report
         .items
         .iter_mut()
         .rev()
-        .find(|item| matches!(item.facts, Facts::Volume(_)))
+        .find(|item| item.id == whole && matches!(item.facts, Facts::Volume(_)))
     else {
-        return;
+        return false;
     };
-    let well = crate::judgement::meaning(state, UNIT_STATES) == Some(Health::Ok);
-    if let Facts::Volume(facts) = &mut item.facts {
+    let health = crate::judgement::meaning(state, UNIT_STATES);
+    if let Facts::Volume(facts) = &mut item.facts
+        && is_disk
+    {
         let add = |fact: &mut Fact<u64>, by: u64| {
             *fact = (fact.known().copied().unwrap_or(0) + by).into();
         };
+        let (well, fills) = (
+            health == Some(Health::Ok),
+            health == Some(Health::Rebuilding),
+        );
         add(&mut facts.members_required, 1);
         add(&mut facts.members_active, u64::from(well));
-        add(&mut facts.members_failed, u64::from(!well));
+        add(&mut facts.members_failed, u64::from(!well && !fills));
     }
-    if !well && item.health < Health::Degraded {
-        item.health = Health::Degraded;
-        item.reason = format!("{}; a disk of it: {state}", item.reason);
+    let said = match health {
+        None if state.is_empty() => return true,
+        None => Health::Unknown,
+        // The unit has lost redundancy, and may go on.
+        Some(health) => health.min(Health::Degraded),
+    };
+    if said > item.health {
+        item.health = said;
+        item.reason = format!("{}; a part of it: {state}", item.reason);
     }
+    true
 }
 
 fn port(row: &Row, line: Line<'_>, report: &mut Report) {
@@ -346,48 +417,4 @@ fn battery_item(id: String, judgement: Judgement, mut facts: BatteryFacts) -> It
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const INFO: &str = "\
-Unit  UnitType  Status         %RCmpl  %V/I/M  Stripe  Size(GB)  Cache  AVrfy
-------------------------------------------------------------------------------
-u0    RAID-10   OK             -       -       64K     1396.96   RiW    ON
-u1    RAID-5    REBUILDING     45%     -       64K     1396.96   OFF    ON
-u2    SPARE     OK             -       -       -       698.63    -      OFF
-
-VPort Status         Unit Size      Type  Phy Encl-Slot    Model
-------------------------------------------------------------------------------
-p0    OK             u0   698.63 GB SATA  0   -            WDC WD7500AYYS-01RC
-p1    DEVICE-ERROR   u1   698.63 GB SATA  1   -            WDC WD7500AYYS-01RC
-p2    NOT-PRESENT    -    -         -     2   -            -
-";
-
-    #[test]
-    fn units_ports_and_empty_bays() {
-        let report = parse_tw_cli(INFO);
-        assert!(report.problems.is_empty(), "{report:?}");
-        let told: Vec<(&str, Health)> = report
-            .items
-            .iter()
-            .map(|item| (item.id.as_str(), item.health))
-            .collect();
-        let expected = [
-            ("u0", Health::Ok),
-            ("u1", Health::Rebuilding),
-            ("u2", Health::Ok),
-            ("p0", Health::Ok),
-            ("p1", Health::Failed),
-        ];
-        assert_eq!(told, expected);
-        let Facts::Volume(unit) = &report.items[1].facts else {
-            panic!()
-        };
-        assert_eq!(unit.action_percent, 45.0.into());
-        assert_eq!(unit.cache_policy, CachePolicy::WriteThrough.into());
-        let Facts::Drive(drive) = &report.items[3].facts else {
-            panic!()
-        };
-        assert_eq!(drive.model, "WDC WD7500AYYS-01RC".to_owned().into());
-    }
-}
+mod tests;

@@ -3,15 +3,26 @@
 use super::cpulist::parse_list;
 use super::item;
 use crate::facts::CpuFacts;
-use crate::lines::{lines, number};
+use crate::json::{Json, documents, is_json};
+use crate::lines::{lines, number, size};
 use crate::report::Report;
 
-/// Reads `lscpu`. Sums over kinds of cores are not made: on machines with several, sockets times cores
+/// Reads `lscpu`, with `-J` too. Sums over kinds of cores are not made: on machines with several, sockets times cores
 /// is not what they have.
 pub fn parse_lscpu(text: &str) -> Report {
     let mut report = Report::default();
+    let of_json = is_json(text).then(|| {
+        let mut fields = String::new();
+        for document in documents(text, &mut report) {
+            document
+                .all("lscpu")
+                .for_each(|list| flatten(list, &mut fields));
+        }
+        fields
+    });
+    let text = of_json.as_deref().unwrap_or(text);
     let mut facts = CpuFacts::unknown("lscpu does not tell");
-    let (mut sockets, mut per_socket) = (None, None);
+    let (mut sockets, mut per_socket, mut per_core) = (None, None, None);
     let mut kinds: Vec<Kind> = Vec::new();
     let mut nodes = Vec::new();
     for line in lines(text) {
@@ -24,7 +35,17 @@ pub fn parse_lscpu(text: &str) -> Report {
                 let online = parse_list(value).map(|set| set.len() as u64);
                 facts.threads_usable.learn(online);
             }
-            "socket(s)" => {
+            "thread(s) per core" => {
+                per_core = number(value);
+                if let Some(kind) = kinds.last_mut() {
+                    kind.per_core = per_core;
+                }
+            }
+            // All caches of that level together, where it says how many they are.
+            "l3" | "l3 cache" if value.contains("instance") => {
+                facts.cache_last_level_bytes.learn(size(value));
+            }
+            "socket(s)" | "cpu socket(s)" => {
                 sockets = number(value);
                 if let Some(kind) = kinds.last_mut() {
                     kind.sockets = sockets;
@@ -42,16 +63,20 @@ pub fn parse_lscpu(text: &str) -> Report {
                     model: value.to_owned(),
                     sockets: None,
                     per_socket: None,
+                    per_core: None,
                 });
+                let words: Vec<&str> = value.split_whitespace().collect();
                 facts
                     .model
-                    .learn(Some(value.to_owned()).filter(|name| !name.is_empty()));
+                    .learn(Some(words.join(" ")).filter(|name| !matches!(name.as_str(), "" | "-")));
             }
             key => nodes.extend(node_list(key, value)),
         }
     }
     let Some(threads) = facts.threads.known().copied() else {
-        report.problem("the file", "nothing in it is in the form of lscpu");
+        if report.problems.is_empty() {
+            report.problem("the file", "nothing in it is in the form of lscpu");
+        }
         return report;
     };
     // Socket(s) counts once a kind of core, and books and drawers multiply beyond what runs.
@@ -66,6 +91,18 @@ pub fn parse_lscpu(text: &str) -> Report {
             "it has several kinds of cores, or more places than processors".into(),
         );
         facts.cores = facts.packages.clone();
+        // Without SMT each processor is a core; and kinds that make up all processors make up all cores.
+        let online = facts.threads_usable.known().copied().unwrap_or(threads);
+        let of_kinds = kinds.iter().map(|kind| kind.cores().zip(kind.threads()));
+        let of_kinds = of_kinds.reduce(|sum, kind| {
+            let ((cores, threads), (more, further)) = (sum?, kind?);
+            cores.checked_add(more).zip(threads.checked_add(further))
+        });
+        let of_kinds = of_kinds.flatten().filter(|(_, all)| *all == online);
+        let cores = of_kinds.map(|(cores, _)| cores);
+        facts
+            .cores
+            .learn(cores.or((kinds.len() <= 1 && per_core == Some(1)).then_some(online)));
     }
     if !nodes.is_empty() {
         facts.node_lists = nodes.into();
@@ -87,12 +124,29 @@ struct Kind {
     model: String,
     sockets: Option<u64>,
     per_socket: Option<u64>,
+    per_core: Option<u64>,
 }
 
 impl Kind {
+    fn cores(&self) -> Option<u64> {
+        self.sockets?.checked_mul(self.per_socket?)
+    }
+
+    fn threads(&self) -> Option<u64> {
+        self.cores()?.checked_mul(self.per_core?)
+    }
+
     fn said(&self) -> Option<String> {
-        let cores = self.sockets?.checked_mul(self.per_socket?)?;
-        Some(format!("{cores} {}", self.model))
+        Some(format!("{} {}", self.cores()?, self.model))
+    }
+}
+
+/// The fields of `lscpu -J`, one a line as without it.
+fn flatten(list: &Json, fields: &mut String) {
+    for field in list.list() {
+        let said = |key| field.get(key).map(Json::said).unwrap_or_default();
+        fields.extend([&said("field"), " ", &said("data"), "\n"]);
+        field.all("children").for_each(|list| flatten(list, fields));
     }
 }
 
@@ -124,5 +178,58 @@ mod tests {
         );
         assert_eq!(facts.node_lists, vec!["node0: 0-6:2".to_owned()].into());
         assert_eq!(facts.cores.known(), None);
+    }
+
+    fn facts(text: &str) -> CpuFacts {
+        let report = parse_lscpu(text);
+        assert!(report.problems.is_empty(), "{report:?}");
+        let Facts::Cpu(facts) = report.items.into_iter().next().unwrap().facts else {
+            panic!()
+        };
+        facts
+    }
+
+    #[test]
+    fn as_json_it_tells_the_same() {
+        let text = r#"{"lscpu": [{"field": "CPU(s):", "data": "8", "children": [{"field": "On-line CPU(s) list:", "data": "0-7"}]},
+            {"field": "Vendor ID:", "data": "X", "children": [{"field": "Model name:", "data": "X  1", "children": [
+            {"field": "Thread(s) per core:", "data": "2"}, {"field": "Core(s) per socket:", "data": "4"}, {"field": "Socket(s):", "data": "1"}]}]},
+            {"field": "L3:", "data": "16 MiB (2 instances)"}, {"field": "NUMA node(s):", "data": "1"}]}"#;
+        let of_json = facts(text);
+        assert_eq!((&of_json.packages, &of_json.cores), (&1.into(), &4.into()));
+        let plain = facts(
+            "CPU(s): 8\nOn-line CPU(s) list: 0-7\nModel name: X 1\nThread(s) per core: 2\nCore(s) per socket: 4\n\
+             Socket(s): 1\nL3: 16 MiB (2 instances)\nNUMA node(s): 1\n",
+        );
+        assert_eq!(of_json.cache_last_level_bytes, (16_u64 << 20).into());
+        assert_eq!(of_json, plain);
+    }
+
+    #[test]
+    fn cores_where_sockets_do_not_multiply() {
+        for (text, expected) in [
+            // A big and a small kind, one with two threads.
+            (
+                "CPU(s): 12\nModel name: Big\nThread(s) per core: 2\nCore(s) per socket: 2\nSocket(s): 1\n\
+                 Model name: Small\nThread(s) per core: 1\nCore(s) per socket: 8\nSocket(s): 1\n",
+                Some(10),
+            ),
+            // One processor is offline: kinds do not make up what runs.
+            (
+                "CPU(s): 12\nOn-line CPU(s) list: 0-10\nModel name: Big\nThread(s) per core: 2\nCore(s) per socket: 2\nSocket(s): 1\n\
+                 Model name: Small\nThread(s) per core: 1\nCore(s) per socket: 8\nSocket(s): 1\n",
+                None,
+            ),
+            // A mainframe.
+            (
+                "CPU(s): 8\nOn-line CPU(s) list: 0-7\nThread(s) per core: 1\nCore(s) per socket: 4\nSocket(s) per book: 2\n\
+                 Socket(s): 16\nModel name: -\n",
+                Some(8),
+            ),
+        ] {
+            let facts = facts(text);
+            assert_eq!(facts.cores.known().copied(), expected, "{text}");
+            assert_eq!(facts.packages.known(), None);
+        }
     }
 }

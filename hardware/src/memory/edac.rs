@@ -17,12 +17,15 @@ const DIRECTORY: &str = "sys/devices/system/edac/mc";
 /// corrects nothing, or nobody may see it.
 pub fn read_edac(root: &Root) -> Report {
     let mut report = Report::default();
-    // Only these are counted: csrows and modules below them are in their sums.
+    // Csrows and modules are in the sums of their controller, and counted where it has none.
     for name in root.names(DIRECTORY).unwrap_or_default() {
         if !is_controller(&name) {
             continue;
         }
-        let count = |file: &str| root.number(&format!("{DIRECTORY}/{name}/{file}"));
+        let count = |file: &str| {
+            root.number(&format!("{DIRECTORY}/{name}/{file}"))
+                .or_else(|| sum_of_parts(root, &name, file))
+        };
         let controller = Controller {
             corrected: count("ce_count"),
             uncorrected: count("ue_count"),
@@ -35,6 +38,30 @@ pub fn read_edac(root: &Root) -> Report {
     report
 }
 
+/// The sum of what csrows count, or modules where there are none.
+fn sum_of_parts(root: &Root, controller: &str, file: &str) -> Option<u64> {
+    let directory = format!("{DIRECTORY}/{controller}");
+    if root.has(&format!("{directory}/{file}")) {
+        return None;
+    }
+    let names = root.names(&directory).unwrap_or_default();
+    let of_parts = |prefix: &str, file: &str| {
+        let parts: Vec<_> = names
+            .iter()
+            .filter(|name| name.starts_with(prefix))
+            .collect();
+        let counts = parts
+            .iter()
+            .map(|part| root.number(&format!("{directory}/{part}/{file}")));
+        counts
+            .reduce(|sum, count| sum?.checked_add(count?))
+            .flatten()
+    };
+    of_parts("csrow", file)
+        .or_else(|| of_parts("dimm", &format!("dimm_{file}")))
+        .or_else(|| of_parts("rank", &format!("dimm_{file}")))
+}
+
 fn is_controller(name: &str) -> bool {
     name.strip_prefix("mc")
         .is_some_and(|digits| digits.parse::<u32>().is_ok())
@@ -43,14 +70,18 @@ fn is_controller(name: &str) -> bool {
 /// Reads counts of memory errors in any of the forms that people keep them in; `dmidecode` too, which
 /// tells of the modules and whether errors are corrected.
 pub fn parse_edac(text: &str) -> Report {
-    if text.contains("DMI type") || text.contains("Memory Device") {
-        return parse_dmidecode(text);
-    }
     let mut reader = Reader::default();
     for line in lines(text) {
         reader.line(line);
     }
-    reader.finish()
+    let counted = reader.finish();
+    if text.contains("DMI type") || text.contains("Memory Device") {
+        // Both may stand in one file.
+        let mut report = parse_dmidecode(text);
+        report.items.extend(counted.items);
+        return report;
+    }
+    counted
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +132,8 @@ struct Reader {
     report: Report,
     controllers: BTreeMap<String, Controller>,
     none: bool,
+    /// Whether the head of ras-mc-ctl's table was there: labels may be any words.
+    table: bool,
 }
 
 impl Reader {
@@ -113,9 +146,14 @@ impl Reader {
                 line.place(),
                 "edac-util found no memory controller: the kernel counts no errors",
             );
-        } else if let Some((controller, kind, count)) = counted(&said) {
+        } else if said.starts_with("label") && said.ends_with("ce ue") {
+            self.table = true;
+        } else if let Some((controller, kind, count)) = counted(&said)
+            .or_else(|| full_report(&said))
+            .or_else(|| summary(&said))
+        {
             self.count(&controller, kind, count, line);
-        } else if let Some((controller, corrected, uncorrected)) = row(&said) {
+        } else if let Some((controller, corrected, uncorrected)) = row(&said, self.table) {
             self.count(&controller, Kind::Corrected, corrected, line);
             self.count(&controller, Kind::Uncorrected, uncorrected, line);
         }
@@ -185,12 +223,17 @@ fn counted(said: &str) -> Option<(String, Kind, Option<u64>)> {
 }
 
 /// `mc#0csrow#0channel#0   0   0`, of `ras-mc-ctl --error-count`: label, corrected, uncorrected.
-fn row(said: &str) -> Option<(String, Option<u64>, Option<u64>)> {
+fn row(said: &str, in_table: bool) -> Option<(String, Option<u64>, Option<u64>)> {
     let words: Vec<&str> = said.split(' ').collect();
     let [label @ .., corrected, uncorrected] = words.as_slice() else {
         return None;
     };
-    if label.is_empty() || !(corrected.starts_with(|c: char| c.is_ascii_digit())) {
+    let is_label = ["mc#", "dimm", "channel", "csrow"];
+    let is_row = in_table
+        || label
+            .iter()
+            .any(|word| is_label.iter().any(|name| word.contains(name)));
+    if label.is_empty() || !is_row || !corrected.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let number = label[0].strip_prefix("mc#").map(|rest| {
@@ -201,6 +244,39 @@ fn row(said: &str) -> Option<(String, Option<u64>, Option<u64>)> {
     });
     let controller = number.unwrap_or_else(|| label.join(" "));
     Some((controller, corrected.parse().ok(), uncorrected.parse().ok()))
+}
+
+/// `mc0:csrow0:mc#0csrow#0channel#0:CE:3`, of `edac-util --report=full`.
+fn full_report(said: &str) -> Option<(String, Kind, Option<u64>)> {
+    let fields: Vec<&str> = said.split(':').map(str::trim).collect();
+    let [controller, row, _, kind, count] = fields.as_slice() else {
+        return None;
+    };
+    if !is_controller(controller) {
+        return None;
+    }
+    let kind = match *kind {
+        "ce" => Kind::Corrected,
+        "ue" => Kind::Uncorrected,
+        _ => return None,
+    };
+    let place = match *row {
+        "noinfo" => (*controller).to_owned(),
+        row => format!("{controller}/{row}"),
+    };
+    Some((place, kind, count.parse().ok()))
+}
+
+/// `Corrected on DIMM Label(s): 'DIMM_A1' location: 0:0:0:-1 errors: 5`, of `ras-mc-ctl --summary`.
+fn summary(said: &str) -> Option<(String, Kind, Option<u64>)> {
+    let (kind, rest) = said.split_once(" on dimm label(s):")?;
+    let kind = match kind {
+        "corrected" | "deferred" => Kind::Corrected,
+        _ => Kind::Uncorrected,
+    };
+    let label = rest.split('\'').nth(1).unwrap_or("memory").to_owned();
+    let count = said.rsplit_once("errors:").map(|(_, count)| count.trim());
+    Some((label, kind, count.and_then(|count| count.parse().ok())))
 }
 
 #[cfg(test)]
@@ -225,6 +301,24 @@ mod tests {
             ),
             ("mc0: 0 Corrected Errors\n", Health::Unknown),
             ("edac-util: No errors to report.\n", Health::Ok),
+            (
+                "mc0:csrow0:mc#0csrow#0channel#0:CE:3\nmc0:csrow0:mc#0csrow#0channel#0:UE:0\n",
+                Health::Ok,
+            ),
+            (
+                "mc0:noinfo:all:UE:2\nmc0:noinfo:all:CE:0\n",
+                Health::Degraded,
+            ),
+            (
+                "Memory controller events summary:\n\tUncorrected on DIMM Label(s): 'DIMM_A1' location: 0:0:0:-1 errors: 1\n\n\
+                 No PCIe AER errors.\n",
+                Health::Degraded,
+            ),
+            (
+                "Memory controller events summary:\n\tCorrected on DIMM Label(s): 'DIMM_A1' location: 0:0:0:-1 errors: 5\n",
+                Health::Unknown,
+            ),
+            ("label ce ue\nA1 of the board 0 0\n", Health::Ok),
         ] {
             let report = parse_edac(text);
             assert_eq!(report.items.len(), 1, "{text}: {report:?}");
@@ -238,6 +332,26 @@ mod tests {
             ("mc0/ce_count:2 mc0/ue_count:0 mc0/size_mb:8192", Health::Ok),
             ("mc0/ce_count:0 mc0/ue_count:7", Health::Degraded),
             ("mc0/ce_count:0", Health::Unknown),
+            (
+                "mc0/csrow0/ce_count:0 mc0/csrow0/ue_count:0 mc0/csrow1/ce_count:2 mc0/csrow1/ue_count:0",
+                Health::Ok,
+            ),
+            (
+                "mc0/csrow0/ce_count:0 mc0/csrow0/ue_count:0 mc0/csrow1/ce_count:2 mc0/csrow1/ue_count:1",
+                Health::Degraded,
+            ),
+            (
+                "mc0/csrow0/ce_count:0 mc0/csrow0/ue_count:0 mc0/csrow1/ce_count:2",
+                Health::Unknown,
+            ),
+            (
+                "mc0/dimm0/dimm_ce_count:0 mc0/dimm0/dimm_ue_count:4",
+                Health::Degraded,
+            ),
+            (
+                "mc0/ue_count:xyzzy mc0/ce_count:0 mc0/csrow0/ue_count:0",
+                Health::Unknown,
+            ),
         ] {
             let text = files
                 .replace(' ', "\n")
@@ -246,5 +360,14 @@ mod tests {
             assert_eq!(report.items.len(), 1, "{files}: {report:?}");
             assert_eq!(report.items[0].health, expected, "{files}: {report:?}");
         }
+    }
+
+    #[test]
+    fn a_line_with_numbers_counts_nothing() {
+        let report = parse_edac("sda 0 0\nConnection closed at 10 pm\n");
+        assert!(
+            report.items.is_empty() && report.problems.len() == 1,
+            "{report:?}"
+        );
     }
 }

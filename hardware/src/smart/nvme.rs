@@ -16,7 +16,12 @@ const NOT_TOLD: &str = "nvme-cli does not tell";
 pub fn parse_nvme(text: &str) -> Report {
     let mut report = Report::default();
     let read = if is_json(text) {
-        outputs(text, &mut report)
+        let (outputs, around) = outputs(text, &mut report);
+        // What is no output there is a shell's.
+        for text in around {
+            report.items.extend(parse_nvme(&text).items);
+        }
+        outputs
     } else {
         vec![from_text(text)]
     };
@@ -201,7 +206,7 @@ fn from_text(text: &str) -> Json {
     let mut devices = Vec::new();
     let mut columns: Option<Columns> = None;
     let mut head = "";
-    for line in text.split('\n').map(|line| line.trim_end()) {
+    for line in text.split('\n').map(str::trim_end) {
         if let Some(found) = Columns::of(head, line) {
             columns = Some(found);
         } else if line.starts_with("/dev/") {

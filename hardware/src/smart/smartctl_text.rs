@@ -167,7 +167,7 @@ impl Reader {
                 .power_loss_capacitor
                 .learn(value.map(|value| value > 10)),
             "Available_Reservd_Space" => {
-                facts.spare_percent.learn(value.filter(|left| *left <= 100))
+                facts.spare_percent.learn(value.filter(|left| *left <= 100));
             }
             _ if super::LIFE_LEFT.contains(&name) => {
                 if let Some(left) = value.filter(|left| *left <= 100) {

@@ -605,7 +605,7 @@ pub(crate) const ANSWERS: &[Answer] = &[
     (
         "cpu/lscpu-s390-lpar-drawer.txt",
         "CPU count",
-        &[("cpu", "threads_usable=8 packages=null cores=null")],
+        &[("cpu", "threads_usable=8 packages=null cores=8")],
     ),
     (
         "cpu/sysfs-x86_64-64cpu.tar.gz",

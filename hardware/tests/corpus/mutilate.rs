@@ -334,37 +334,185 @@ fn with_bytes_garbled() {
     );
 }
 
-/// Spacing and line ends differ between terminals, versions and mail programs, and mean nothing.
+/// What must be the same however an output was carried: who fares how, and every fact.
+fn facts(report: &Report) -> Vec<(String, Health, hardware::Facts)> {
+    let items = report.items.iter();
+    items
+        .map(|item| (item.id.clone(), item.health, item.facts.clone()))
+        .collect()
+}
+
+/// Outputs that are text; an archive has no lines.
+fn texts() -> Vec<(Output, String)> {
+    let texts = outputs().into_iter().filter_map(|output| {
+        let text = String::from_utf8(output.bytes.clone()).ok()?;
+        (!text.contains('\0')).then_some((output, text))
+    });
+    texts.collect()
+}
+
+/// Spacing, line ends and the bytes of letters differ between terminals, versions, systems and mail programs,
+/// and mean nothing.
 #[test]
-fn with_other_spacing_nothing_changes() {
-    for output in outputs() {
-        // An archive has no lines.
-        let Some(text) = std::str::from_utf8(&output.bytes)
-            .ok()
-            .filter(|text| !text.contains('\0'))
-        else {
-            continue;
-        };
+fn carried_otherwise_nothing_changes() {
+    let wide = |bytes: fn(u16) -> [u8; 2]| {
+        move |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(bytes).collect() }
+    };
+    let little = wide(u16::to_le_bytes);
+    let big = wide(u16::to_be_bytes);
+    for (output, text) in texts() {
         let before = output.tool.parse(&output.bytes);
-        let others = [
-            ("CRLF", text.replace("\r\n", "\n").replace('\n', "\r\n")),
-            ("blanks at the ends", text.replace('\n', "  \n")),
-            ("indented by a tab", text.replace('\n', "\n\t")),
-            ("a mark of the byte order", format!("\u{feff}{text}")),
+        let coloured = |line: &str| format!("\u{1b}[0;33m{line}\u{1b}[0m\u{1b}[K");
+        let lines: Vec<String> = text.split('\n').map(coloured).collect();
+        let others: [(&str, Vec<u8>); 9] = [
+            (
+                "CRLF",
+                text.replace("\r\n", "\n")
+                    .replace('\n', "\r\n")
+                    .into_bytes(),
+            ),
+            (
+                "CR alone",
+                text.replace("\r\n", "\n").replace('\n', "\r").into_bytes(),
+            ),
+            (
+                "blanks at the ends",
+                text.replace('\n', "  \n").into_bytes(),
+            ),
+            ("indented by a tab", text.replace('\n', "\n\t").into_bytes()),
+            (
+                "a mark of the byte order",
+                format!("\u{feff}{text}").into_bytes(),
+            ),
+            (
+                "blanks that do not break",
+                text.replace(' ', "\u{a0}").into_bytes(),
+            ),
+            ("colours", lines.join("\n").into_bytes()),
+            ("UTF-16", little(&format!("\u{feff}{text}"))),
+            ("UTF-16, big end first", big(&format!("\u{feff}{text}"))),
         ];
         for (what, other) in others {
-            let after = output.tool.parse(other.as_bytes());
-            let facts = |report: &Report| -> Vec<_> {
-                let items = report.items.iter();
-                items
-                    .map(|item| (item.id.clone(), item.health, item.facts.clone()))
-                    .collect()
-            };
+            let after = output.tool.parse(&other);
             assert_eq!(facts(&before), facts(&after), "{}: {what}", output.name);
             assert_eq!(
                 before.problems.len(),
                 after.problems.len(),
                 "{}: {what}",
+                output.name
+            );
+        }
+    }
+}
+
+/// Shells and their prompts write before and behind an output, and into its file.
+#[test]
+fn between_lines_of_a_shell_nothing_is_lost() {
+    for (output, text) in texts() {
+        // A line of its own is no packet.
+        if output.name.contains(".hex") {
+            continue;
+        }
+        let before = facts(&output.tool.parse(&output.bytes));
+        for (what, other) in [
+            (
+                "behind a warning",
+                format!("sudo: unable to resolve host a: {{Name}} [or service] not known\n{text}"),
+            ),
+            (
+                "behind a prompt",
+                format!("[sudo] password for operator: \nroot@a:~# tool show all\n{text}"),
+            ),
+            (
+                "before a prompt",
+                format!("{text}\nConnection to a closed.\n"),
+            ),
+        ] {
+            let after = output.tool.parse(other.as_bytes());
+            // What stands behind the last line may belong to the last item.
+            let of = |(id, health, _): &(String, Health, hardware::Facts)| (id.clone(), *health);
+            let (all, now): (Vec<_>, Vec<_>) = (
+                before.iter().map(of).collect(),
+                facts(&after).iter().map(of).collect(),
+            );
+            assert_eq!(all, now, "{}: {what}: {:?}", output.name, after.problems);
+        }
+    }
+}
+
+/// A fraction behind a comma, as half of the world writes it, is the same number or none: nothing bad is well,
+/// and nothing is well that was not told.
+#[test]
+fn with_commas_for_points() {
+    for (output, text) in texts() {
+        let before = bad(&output.tool.parse(&output.bytes));
+        let mut bytes = text.into_bytes();
+        for at in 1..bytes.len().saturating_sub(1) {
+            let is_between = bytes[at - 1].is_ascii_digit() && bytes[at + 1].is_ascii_digit();
+            if bytes[at] == b'.' && is_between {
+                bytes[at] = b',';
+            }
+        }
+        let how = broken(
+            Promise::StillBad,
+            &output,
+            &before,
+            &output.tool.parse(&bytes),
+        );
+        assert_eq!(how, None, "{}", output.name);
+    }
+}
+
+/// Outputs that somebody put into one file: what was bad in either is bad in it, and nobody is lost.
+#[test]
+fn behind_another_output_of_the_same_tool() {
+    let mut texts = texts();
+    // Packets stand alone.
+    texts.retain(|(output, _)| !output.name.contains(".hex"));
+    for (first, a) in &texts {
+        let others = texts
+            .iter()
+            .filter(|(second, _)| second.tool == first.tool && second.name != first.name);
+        for (second, b) in others.take(4) {
+            let both = first.tool.parse(format!("{a}\n{b}").as_bytes());
+            let known = bad(&both);
+            let parts = [
+                first.tool.parse(a.as_bytes()),
+                second.tool.parse(b.as_bytes()),
+            ];
+            let were_bad = parts.iter().any(|part| !bad(part).is_empty());
+            let name = format!("{} behind {}", second.name, first.name);
+            assert!(!were_bad || !known.is_empty(), "{name}: {both:?}");
+            let silent = both.items.is_empty() && both.problems.is_empty();
+            let told = parts.iter().any(|part| *part != Report::default());
+            assert!(!(silent && told), "{name} tells of nothing");
+        }
+    }
+}
+
+/// A head that every line has makes it another text: somebody is told so.
+#[test]
+fn behind_marks_of_a_log_it_is_said() {
+    for (output, text) in texts() {
+        for (what, mark) in [
+            ("quoted", "> "),
+            ("dated", "2026-11-30T23:00:01Z host tool: "),
+        ] {
+            let lines: Vec<String> = text
+                .split('\n')
+                .map(|line| format!("{mark}{line}"))
+                .collect();
+            let report = output.tool.parse(lines.join("\n").as_bytes());
+            let well = report.items.iter().any(|item| item.health == Health::Ok);
+            assert!(
+                !report.problems.is_empty() || !report.items.is_empty(),
+                "{}: {what}: silent",
+                output.name
+            );
+            let before = bad(&output.tool.parse(&output.bytes));
+            assert!(
+                before.is_empty() || !well || report.worst() != Health::Ok,
+                "{}: {what}: all is well",
                 output.name
             );
         }
