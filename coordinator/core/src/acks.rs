@@ -68,7 +68,7 @@ impl Core {
         self.note_host_now(agent_id, beat.host.as_ref());
         self.gate.hear(agent_id, beat.wall, beat.round_trip, now);
         if let Some(health) = beat.host.as_ref().and_then(|host| host.health.as_ref()) {
-            self.hear_health(agent_id, beat.session, health);
+            self.hear_health(agent_id, health);
         }
         if let Some(told) = beat.host.as_ref().and_then(|host| host.clock.as_ref()) {
             self.gate.note_told(agent_id, told, now);

@@ -16,7 +16,7 @@ use ledger::command::{AlertKind, Command, NoteHealth, On, Over, RaiseAlert};
 use ledger::{AgentRow, Cordon};
 use profiles::classes::Severity;
 use protocol::host::HostHealth;
-use protocol::{AgentId, AgentName, BootMs, DurationMs, Health, Now, Rule, SessionId};
+use protocol::{AgentId, AgentName, BootMs, DurationMs, Health, Now, Rule};
 
 use crate::core::{Core, Flight};
 
@@ -38,7 +38,7 @@ pub(crate) struct Healths {
 
 #[derive(Debug)]
 struct Seen {
-    session: SessionId,
+    /// Which look was the newest.
     look: u64,
     newest: Health,
     /// What two looks in a row have agreed on.
@@ -88,25 +88,19 @@ enum Step {
 
 impl Healths {
     /// What the newest look at a host found, as one of its beats tells.
-    pub(crate) fn hear(
-        &mut self,
-        agent_id: AgentId,
-        session: SessionId,
-        told: &HostHealth,
-        two_looks: bool,
-    ) {
+    ///
+    /// A look is the same one whenever it is told: an agent whose connection broke tells of it again in
+    /// another session. One that has begun anew may count up to the same number, and waits a look longer.
+    pub(crate) fn hear(&mut self, agent_id: AgentId, told: &HostHealth, two_looks: bool) {
         let health = Health::of_word(&told.health);
         let before = self.seen.get_mut(&agent_id);
-        if let Some(seen) = &before
-            && (seen.session, seen.look) == (session, told.look)
-        {
+        if before.as_ref().is_some_and(|seen| seen.look == told.look) {
             return;
         }
         let reasons = in_words(&told.reasons);
         self.news.insert(agent_id);
         let Some(seen) = before else {
             let seen = Seen {
-                session,
                 look: told.look,
                 newest: health,
                 agreed: (!two_looks).then_some(health),
@@ -128,7 +122,7 @@ impl Healths {
             Some(agreed) if ill < agreed => ill,
             _ => mild,
         });
-        (seen.session, seen.look, seen.newest) = (session, told.look, health);
+        (seen.look, seen.newest) = (told.look, health);
         seen.reasons = reasons;
     }
 
@@ -150,9 +144,9 @@ impl Healths {
 }
 
 impl Core {
-    pub(crate) fn hear_health(&mut self, agent_id: AgentId, session: SessionId, told: &HostHealth) {
+    pub(crate) fn hear_health(&mut self, agent_id: AgentId, told: &HostHealth) {
         let two_looks = self.rules.on(Rule::HealthNeedsTwoLooks);
-        self.healths.hear(agent_id, session, told, two_looks);
+        self.healths.hear(agent_id, told, two_looks);
     }
 
     /// What follows from the looks that have come since the last time.
@@ -354,17 +348,17 @@ mod tests {
     const DEGRADED: Health = Health::Degraded;
     const FAILED: Health = Health::Failed;
 
-    /// What is agreed on after each look: its session, its number and what it found.
-    fn check(looks: &[(i64, u64, Health, Option<Health>)]) {
+    /// What is agreed on after each look: its number and what it found.
+    fn check(looks: &[(u64, Health, Option<Health>)]) {
         let mut healths = Healths::default();
-        for (place, &(session, look, health, expected)) in looks.iter().enumerate() {
+        for (place, &(look, health, expected)) in looks.iter().enumerate() {
             let told = HostHealth {
                 look,
                 health: health.as_str().to_owned(),
                 reasons: Vec::new(),
                 rebuilding: false,
             };
-            healths.hear(AgentId(1), SessionId(session), &told, true);
+            healths.hear(AgentId(1), &told, true);
             let agreed = healths.seen[&AgentId(1)].agreed;
             assert_eq!(agreed, expected, "look {place} of {looks:?}");
         }
@@ -372,36 +366,42 @@ mod tests {
 
     #[test]
     fn two_looks_must_agree() {
-        check(&[(1, 1, FAILED, None), (1, 2, FAILED, Some(FAILED))]);
+        check(&[(1, FAILED, None), (2, FAILED, Some(FAILED))]);
         // Two beats that tell of one look.
-        check(&[(1, 1, FAILED, None), (1, 1, FAILED, None)]);
+        check(&[(1, FAILED, None), (1, FAILED, None)]);
         // One bad look among good ones, and the other way round.
         check(&[
-            (1, 1, OK, None),
-            (1, 2, OK, Some(OK)),
-            (1, 3, FAILED, Some(OK)),
-            (1, 4, OK, Some(OK)),
-            (1, 5, FAILED, Some(OK)),
-            (1, 6, FAILED, Some(FAILED)),
-            (1, 7, OK, Some(FAILED)),
-            (1, 8, FAILED, Some(FAILED)),
-            (1, 9, OK, Some(FAILED)),
-            (1, 10, OK, Some(OK)),
+            (1, OK, None),
+            (2, OK, Some(OK)),
+            (3, FAILED, Some(OK)),
+            (4, OK, Some(OK)),
+            (5, FAILED, Some(OK)),
+            (6, FAILED, Some(FAILED)),
+            (7, OK, Some(FAILED)),
+            (8, FAILED, Some(FAILED)),
+            (9, OK, Some(FAILED)),
+            (10, OK, Some(OK)),
         ]);
         // Both are ill, though not equally.
         check(&[
-            (1, 1, OK, None),
-            (1, 2, OK, Some(OK)),
-            (1, 3, FAILED, Some(OK)),
-            (1, 4, DEGRADED, Some(DEGRADED)),
-            (1, 5, FAILED, Some(DEGRADED)),
-            (1, 6, FAILED, Some(FAILED)),
-            (1, 7, DEGRADED, Some(FAILED)),
-            (1, 8, OK, Some(DEGRADED)),
-            (1, 9, OK, Some(OK)),
+            (1, OK, None),
+            (2, OK, Some(OK)),
+            (3, FAILED, Some(OK)),
+            (4, DEGRADED, Some(DEGRADED)),
+            (5, FAILED, Some(DEGRADED)),
+            (6, FAILED, Some(FAILED)),
+            (7, DEGRADED, Some(FAILED)),
+            (8, OK, Some(DEGRADED)),
+            (9, OK, Some(OK)),
         ]);
-        // An agent that has begun anew counts its looks from the start.
-        check(&[(1, 1, FAILED, None), (2, 1, FAILED, Some(FAILED))]);
+        // An agent that has begun anew counts its looks from the start, and may be where the one before
+        // ended.
+        check(&[(5, FAILED, None), (1, FAILED, Some(FAILED))]);
+        check(&[
+            (1, FAILED, None),
+            (1, FAILED, None),
+            (2, FAILED, Some(FAILED)),
+        ]);
     }
 
     #[test]

@@ -61,6 +61,14 @@ impl Watched {
         }
     }
 
+    /// Its agent attaches anew, be it that its connection broke.
+    fn attaches_again(&mut self) {
+        self.bench.disconnect(self.a.conn);
+        self.bench.pass(1_000);
+        self.a = self.bench.attach("a");
+        self.beats = 0;
+    }
+
     /// After each of these looks, how host a is cordoned.
     fn check(&mut self, looks: &[(Health, Option<Cordon>)]) {
         for (place, &(health, expected)) in looks.iter().enumerate() {
@@ -120,6 +128,19 @@ fn a_host_is_cordoned_when_two_looks_agree_and_stays_so() {
     watched.check(&[(OK, UNWELL), (OK, UNWELL)]);
     watched.uncordon();
     watched.check(&[(OK, None), (FAILED, None), (FAILED, UNWELL)]);
+}
+
+/// One bad look does not become two because the connection broke after it.
+#[test]
+fn a_look_that_is_told_again_after_an_attach_counts_once() {
+    let mut watched = Watched::new();
+    watched.check(&[(OK, None), (OK, None), (FAILED, None)]);
+    for _ in 0..3 {
+        watched.attaches_again();
+        watched.looks -= 1;
+        watched.check(&[(FAILED, None)]);
+    }
+    watched.check(&[(FAILED, UNWELL)]);
 }
 
 #[test]
