@@ -143,9 +143,11 @@ impl Sessions {
         }
     }
 
-    /// How the host of an agent fared at its newest beat, if it told.
+    /// How the host of an agent that is attached fared at its newest beat, if it told.
     pub(crate) fn host_now(&self, name: &AgentName) -> Option<&HostNow> {
-        self.agents.get(name)?.host.as_ref()
+        let contact = self.agents.get(name)?;
+        self.session_on(contact.conn?)?;
+        contact.host.as_ref()
     }
 
     pub(crate) fn note_acked(&mut self, conn: ConnId, beat: u64, arrived: BootMs) {

@@ -143,6 +143,19 @@ fn a_look_that_is_told_again_after_an_attach_counts_once() {
     watched.check(&[(FAILED, UNWELL)]);
 }
 
+/// How a host fared an hour ago is not how it fares.
+#[test]
+fn of_a_host_that_is_not_attached_nothing_is_said() {
+    let mut watched = Watched::new();
+    let said = |watched: &Watched| watched.bench.core.host_now(&agent_name("a")).is_some();
+    assert!(!said(&watched), "it has told nothing yet");
+    watched.finds(OK, &[]);
+    assert!(said(&watched));
+    watched.bench.disconnect(watched.a.conn);
+    watched.bench.pass(1_000);
+    assert!(!said(&watched));
+}
+
 #[test]
 fn what_ran_there_goes_on_and_nothing_follows() {
     let mut watched = Watched::new();
