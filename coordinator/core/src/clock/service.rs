@@ -279,9 +279,11 @@ mod tests {
 
     #[test]
     fn who_listens_to_nobody_takes_nothing_back() {
-        let mut words = vec![(Synchronised, 5 * S, 5 * S)];
-        words.extend([(Unsynchronised, 0, 0); 60]);
-        check(&words, &[Contradict; 61]);
+        for keeping in [Unsynchronised, FreeRunning] {
+            let mut words = vec![(Synchronised, 5 * S, 5 * S)];
+            words.extend([(keeping, 0, 0); 60]);
+            check(&words, &[Contradict; 61]);
+        }
         let mut service = Service::default();
         let begin = Now {
             boot: BootMs(0),

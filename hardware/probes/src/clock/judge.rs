@@ -145,6 +145,21 @@ pub(super) fn of_kernel(kernel: KernelClock) -> ClockLook {
     }
 }
 
+/// What the kernel says of a clock that chronyd kept and keeps no more. That it is right it was told by
+/// chronyd, and believes for hours; how far it is off chronyd alone knew.
+pub(super) fn left_by_chronyd(kernel: ClockLook) -> ClockLook {
+    if kernel.verdict == ClockVerdict::Unsynchronised {
+        return kernel;
+    }
+    ClockLook {
+        verdict: ClockVerdict::FreeRunning,
+        correction_us: None,
+        bound_us: None,
+        reason: "chronyd, which kept it, is heard no more".to_owned(),
+        ..kernel
+    }
+}
+
 /// Far beyond any clock it stops, and is what it was not before: a number.
 fn in_us(seconds: f64) -> i64 {
     (seconds * 1e6).round() as i64
@@ -337,6 +352,21 @@ mod tests {
         };
         let look = of_tracking(&never, Source::Chronyc, WALL_S);
         assert_eq!((look.correction_us, look.bound_us), (None, None));
+    }
+
+    #[test]
+    fn where_chronyd_has_gone_the_kernel_vouches_for_nothing() {
+        for (synchronised, verdict) in [(true, FreeRunning), (false, Unsynchronised)] {
+            let look = left_by_chronyd(of_kernel(KernelClock {
+                synchronised,
+                error_max_us: 500,
+                correction_us: Some(0),
+            }));
+            assert_eq!(
+                (look.verdict, look.correction_us, look.source),
+                (verdict, (!synchronised).then_some(0), Source::Kernel)
+            );
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Asked are, in order, chronyd itself, `chronyc`, and the kernel; the first that answers is believed,
 //! and why those before it did not stands beside what it says. chronyd knows how far the clock is off
-//! and whom it listens to, the kernel hardly more than that somebody keeps it.
+//! and whom it listens to, the kernel hardly more than that somebody keeps it. So where chronyd has been
+//! heard and is heard no more, the kernel's word is its own last one, and no word on now.
 
 mod chronyc;
 mod chronyd;
@@ -122,6 +123,8 @@ pub struct ClockWatch {
     sequence: u32,
     /// Why chronyc did not answer, and when.
     chronyc_silent: Option<(Instant, String)>,
+    /// chronyd keeps this clock, or did: it has been heard.
+    chronyd_heard: bool,
     steady: Steady,
 }
 
@@ -132,6 +135,7 @@ impl ClockWatch {
             addresses,
             sequence: std::process::id(),
             chronyc_silent: None,
+            chronyd_heard: false,
             steady: Steady::default(),
         }
     }
@@ -147,7 +151,10 @@ impl ClockWatch {
         for &address in &self.addresses {
             self.sequence = self.sequence.wrapping_add(0x100);
             match chronyd::ask(address, self.sequence) {
-                Ok(told) => return judge::of_chronyd(&told, wall_s()),
+                Ok(told) => {
+                    self.chronyd_heard = true;
+                    return judge::of_chronyd(&told, wall_s());
+                }
                 Err(error) => silent.push(with_sources(&error)),
             }
         }
@@ -156,16 +163,15 @@ impl ClockWatch {
         }
         match self.ask_chronyc() {
             Ok(tracking) => {
+                self.chronyd_heard = true;
                 let look = judge::of_tracking(&tracking, Source::Chronyc, wall_s());
                 return ClockLook { silent, ..look };
             }
             Err(why) => silent.push(why),
         }
-        match read_kernel_clock() {
-            Ok(kernel) => ClockLook {
-                silent,
-                ..judge::of_kernel(kernel)
-            },
+        let look = match read_kernel_clock() {
+            Ok(kernel) if self.chronyd_heard => judge::left_by_chronyd(judge::of_kernel(kernel)),
+            Ok(kernel) => judge::of_kernel(kernel),
             Err(error) => ClockLook {
                 source: Source::Nobody,
                 verdict: ClockVerdict::Unsynchronised,
@@ -173,10 +179,11 @@ impl ClockWatch {
                 bound_us: None,
                 reason: format!("the kernel tells nothing of it: {error}"),
                 stale: false,
-                silent,
+                silent: Vec::new(),
                 tracking: None,
             },
-        }
+        };
+        ClockLook { silent, ..look }
     }
 
     fn ask_chronyc(&mut self) -> Result<Tracking, String> {
