@@ -3,7 +3,7 @@ use std::sync::Arc;
 use protocol::host::{
     DIFFERENCE_TEXT_BYTES_MAX, DIFFERENCES_MAX, Difference, PROFILE_BYTES_MAX, ProfileDigest,
 };
-use protocol::{AgentName, HostFacts};
+use protocol::{AgentId, AgentName, HostFacts};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::{Context, Stop, clip, malformed};
@@ -70,7 +70,7 @@ impl RegisterHost {
         context.changes.agent(&agent.row);
         if !self.differences.is_empty() {
             context.note_changes(agent_id, generation, &self.differences)?;
-            self.tell(context, On::Agent(agent_id))?;
+            self.tell(context, agent_id)?;
         }
         Ok(Done::HostRegistered { generation })
     }
@@ -106,10 +106,8 @@ impl RegisterHost {
     }
 
     /// A person hears of what vanished or got worse, and no more of it when all of it is as it was.
-    fn tell(&self, context: &mut Context<'_>, on: On) -> Result<(), Stop> {
-        let (_, _, Some(agent)) = on.ids() else {
-            return Ok(());
-        };
+    fn tell(&self, context: &mut Context<'_>, agent_id: AgentId) -> Result<(), Stop> {
+        let on = On::Agent(agent_id);
         let bad = self.differences.iter().filter(|it| it.turn.is_bad());
         let bad: Vec<String> = bad.map(ToString::to_string).collect();
         if !bad.is_empty() {
@@ -125,8 +123,7 @@ impl RegisterHost {
             );
             return context.raise(AlertKind::HostChanged, on, clip(&text));
         }
-        let missed = context.still_missed(protocol::AgentId(agent))?;
-        if missed.is_some_and(|missed| missed.is_empty()) {
+        if context.is_whole_again(agent_id)? {
             context.settle_alert(AlertKind::HostChanged, on)?;
         }
         Ok(())
@@ -254,6 +251,23 @@ mod tests {
                 "3|1970-01-01T00:02:00.000Z|vanished|battery c0"
             ]
         );
+    }
+
+    /// More changes than are kept have come since a battery vanished: nobody can tell any more.
+    #[test]
+    fn what_vanished_is_not_over_because_it_is_forgotten() {
+        let mut bed = Bed::new();
+        bed.attach(attach("h1"));
+        bed.ok(register(0, 4, Vec::new()));
+        let vanished = vec![difference(Turn::Vanished, "battery c0")];
+        bed.ok(register(1, 4, vanished));
+        for generation in 2..=4 {
+            bed.at = WallMs(i64::from(generation) * MINUTE);
+            let flaps = |n| difference(Turn::Came, &format!("nic eth{generation}-{n}"));
+            let many = (0..DIFFERENCES_MAX).map(flaps).collect();
+            bed.ok(register(generation, 4, many));
+            assert_eq!(alerts(&bed).len(), 1, "{generation}");
+        }
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! What hosts have registered, and how that differed from what they had registered before.
 
-use protocol::host::{Difference, ProfileDigest};
+use protocol::host::{Difference, ProfileDigest, Turn};
 use protocol::{AgentId, HostFacts, WallMs};
 use rusqlite::{OptionalExtension, params};
 
 use crate::apply::{Context, Stop};
 use crate::codes::Coded;
 use crate::command::AlertKind;
-use crate::tables::record::On;
 
 /// Differences that are kept of each host, the newest.
 pub(crate) const CHANGES_KEPT: i64 = 100;
@@ -76,44 +75,54 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// What has vanished or got worse since the open alert about the host began, and is still so;
-    /// `None` where no alert is open.
-    pub(crate) fn still_missed(&self, agent_id: AgentId) -> Result<Option<Vec<String>>, Stop> {
-        let Some(since) = self.open_since(AlertKind::HostChanged, On::Agent(agent_id))? else {
-            return Ok(None);
+    /// Whether an alert about the host is open and nothing that has vanished or got worse since it began is
+    /// still so. Where changes of that time are forgotten nobody can tell, and it is left to a person.
+    pub(crate) fn is_whole_again(&self, agent_id: AgentId) -> Result<bool, Stop> {
+        let Some(since) = self.open_since(AlertKind::HostChanged, agent_id)? else {
+            return Ok(false);
         };
-        // Of each thing the last that was told.
-        let missed = self
+        let oldest_kept: Option<(i64, i64)> = self
             .conn
             .prepare_cached(
-                "SELECT about FROM host_changes c
-                 WHERE agent_id = ?1 AND at >= ?2 AND turn IN (?3, ?4) AND NOT EXISTS (
-                    SELECT 1 FROM host_changes later
-                    WHERE later.agent_id = ?1 AND later.about = c.about AND later.n > c.n)
-                 ORDER BY n",
+                "SELECT n, at FROM host_changes WHERE agent_id = ?1 ORDER BY n LIMIT 1",
             )?
-            .query_map(
+            .query_row([agent_id.0], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if oldest_kept.is_some_and(|(n, at)| n > 1 && at >= since.0) {
+            return Ok(false);
+        }
+        // Of each thing the last that was told.
+        let still_missed = self
+            .conn
+            .prepare_cached(
+                "SELECT EXISTS (
+                    SELECT 1 FROM host_changes c
+                    WHERE agent_id = ?1 AND at >= ?2 AND turn IN (?3, ?4) AND NOT EXISTS (
+                        SELECT 1 FROM host_changes later
+                        WHERE later.agent_id = ?1 AND later.about = c.about AND later.n > c.n))",
+            )?
+            .query_row(
                 params![
                     agent_id.0,
                     since.0,
-                    protocol::host::Turn::Vanished.code(),
-                    protocol::host::Turn::Worse.code()
+                    Turn::Vanished.code(),
+                    Turn::Worse.code()
                 ],
-                |row| row.get(0),
-            )?
-            .collect::<Result<_, _>>()?;
-        Ok(Some(missed))
+                |row| row.get::<_, bool>(0),
+            )?;
+        Ok(!still_missed)
     }
 
-    /// Since when a matter is open, if it is.
-    fn open_since(&self, kind: AlertKind, on: On) -> Result<Option<WallMs>, Stop> {
-        let (_, _, agent_id) = on.ids();
+    /// Since when a matter of an agent is open, if it is.
+    fn open_since(&self, kind: AlertKind, agent_id: AgentId) -> Result<Option<WallMs>, Stop> {
         Ok(self
             .conn
             .prepare_cached(
                 "SELECT at FROM alerts WHERE kind = ?1 AND about = ?2 AND cleared_at IS NULL",
             )?
-            .query_row(params![kind.code(), agent_id], |row| row.get(0).map(WallMs))
+            .query_row(params![kind.code(), agent_id.0], |row| {
+                row.get(0).map(WallMs)
+            })
             .optional()?)
     }
 }
