@@ -12,7 +12,7 @@ use hardware::facts::{
     Action, ArrayFacts, ClockFacts, CpuFacts, MemoryFacts, NicFacts, SystemFacts,
 };
 use hardware::{Fact, Facts, Health, Item, Report, Root};
-use protocol::host::{FACT_TEXT_BYTES_MAX, FACTS, HostFacts, HostProfile, Value};
+use protocol::host::{FACT_TEXT_BYTES_MAX, FACTS, HostFact, HostFacts, HostProfile, Value};
 
 use crate::clock::verdict_word;
 use crate::machine::{Probes, path_below};
@@ -98,7 +98,18 @@ fn facts_of(report: &Report, path: &str, measured: Option<&HostFacts>) -> HostFa
     let health = worst(report).as_str().to_owned();
     facts.know("host.health", Value::Text(health));
     learn_measured(&mut facts, measured);
+    bound(&mut facts);
     facts
+}
+
+/// Reasons name paths and what the kernel said, and may be long: one that is too long for a coordinator
+/// would cost the whole profile.
+fn bound(facts: &mut HostFacts) {
+    for fact in facts.0.values_mut() {
+        if let HostFact::Unknown(text) | HostFact::Known(Value::Text(text)) = fact {
+            *text = shortened(std::mem::take(text));
+        }
+    }
 }
 
 /// The worst of the machine. Its clock is left out: that has facts of its own, and a wrong one is no reason to
@@ -282,7 +293,7 @@ impl ToValue for bool {
 
 impl ToValue for String {
     fn to_value(&self) -> Value {
-        Value::Text(shortened(self.clone()))
+        Value::Text(self.clone())
     }
 }
 
@@ -386,6 +397,25 @@ mod tests {
             assert!(profile.facts.fact(spec.name).is_some(), "{}", spec.name);
         }
         assert!(profile.report["items"].is_array());
+    }
+
+    #[test]
+    fn whatever_is_said_a_coordinator_takes_the_facts() {
+        let long = "a path ".repeat(100);
+        let mut measured = HostFacts::default();
+        measured.miss("disk.fsync_grade", long.clone());
+        let mut report = Report::default();
+        let mut system = SystemFacts::unknown("not told");
+        system.kernel = long.clone().into();
+        system.timezone = Fact::Unknown(long.into());
+        report.items.push(Item {
+            id: "host".into(),
+            health: Health::Ok,
+            reason: String::new(),
+            facts: Facts::Host(system),
+        });
+        let facts = facts_of(&report, "/", Some(&measured));
+        assert_eq!(facts.check(), Ok(()));
     }
 
     #[test]
