@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 /// What is kept of the errors that a tool prints.
@@ -89,7 +90,7 @@ pub(crate) fn run(program: &Path, args: &[String], limits: Limits) -> Result<Out
         .map_err(|error| RunError::Start(name.clone(), error))?;
     let heard = hear(&mut child, &name, limits);
     // Whatever it left behind goes with it. The group is named by the child, which nobody has waited for
-    // yet: the number is nobody else's.
+    // yet ([`has_ended`]): the number is nobody else's.
     let group = Pid::from_raw(child.id().cast_signed());
     // That there is none any more is what is wanted.
     let _ = killpg(group, Signal::SIGKILL);
@@ -132,15 +133,22 @@ fn hear(child: &mut Child, name: &str, limits: Limits) -> Result<(Vec<u8>, Vec<u
     }
     // It may close its pipes and go on.
     while Instant::now() < deadline {
-        match child.try_wait().map_err(failed)? {
-            Some(_) => return Ok((stdout.bytes, stderr.bytes)),
-            None => std::thread::sleep(Duration::from_millis(2)),
+        if has_ended(child).map_err(failed)? {
+            return Ok((stdout.bytes, stderr.bytes));
         }
+        std::thread::sleep(Duration::from_millis(2));
     }
     Err(RunError::Late {
         program: name.to_owned(),
         time: limits.time,
     })
+}
+
+/// Whether it has ended; it is not waited for yet, so that its number stays its own.
+fn has_ended(child: &Child) -> Result<bool, std::io::Error> {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    Ok(waitid(Id::Pid(pid), flags)? != WaitStatus::StillAlive)
 }
 
 fn wait_for<R: AsRawFd + AsFd + Read, S: AsRawFd + AsFd + Read>(
@@ -250,6 +258,20 @@ mod tests {
         assert_eq!(output.stdout, b"one\n");
         assert_eq!(output.stderr, "two");
         assert_eq!(output.status, Some(64));
+    }
+
+    /// A group is killed by the number of who began it, which must be nobody else's then.
+    #[test]
+    fn whoever_was_heard_to_its_end_has_its_number_still() {
+        let mut child = Command::new("/bin/true")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        hear(&mut child, "true", LIMITS).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
+        assert!(stat.is_ok_and(|stat| stat.contains(") Z ")));
+        assert!(child.wait().unwrap().success());
     }
 
     /// Whatever hangs, its children with it, is gone when the time is up.
