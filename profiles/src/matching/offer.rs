@@ -66,7 +66,10 @@ fn processors(facts: &HostFacts) -> Option<u32> {
     let per_core = amount(facts, "cpu.cores").zip(amount(facts, "cpu.threads"));
     let offered = match per_core {
         Some((cores, threads)) if cores > 0 && threads > cores => {
-            usable_milli.min(usable_milli.saturating_mul(3 * cores) / (2 * threads))
+            let of_cores = u128::from(usable_milli) * 3 * u128::from(cores);
+            let of_cores = of_cores / (2 * u128::from(threads));
+            let of_cores = u64::try_from(of_cores).unwrap_or(u64::MAX);
+            usable_milli.min(of_cores)
         }
         _ => usable_milli,
     };
@@ -98,7 +101,7 @@ mod tests {
     fn offers() {
         type Row<'a> = (&'a [(&'static str, i64)], &'a [(&'static str, &'a str)]);
         type Offered = (Option<u32>, Option<u64>, Option<u32>);
-        let rows: [(&str, Row, Offered); 6] = [
+        let rows: [(&str, Row, Offered); 7] = [
             ("nothing is known", (&[], &[]), (None, None, None)),
             (
                 "one for each core that has one thread",
@@ -136,6 +139,18 @@ mod tests {
                     &[("disk.medium", "hdd"), ("disk.fsync_grade", "A")],
                 ),
                 (Some(12_000), Some(1792 << 20), Some(1)),
+            ),
+            (
+                "numbers that no machine has",
+                (
+                    &[
+                        ("cpu.usable_milli", i64::MAX),
+                        ("cpu.cores", i64::MAX - 1),
+                        ("cpu.threads", i64::MAX),
+                    ],
+                    &[],
+                ),
+                (Some(u32::MAX), None, Some(2)),
             ),
             (
                 "a sixteenth of the memory is kept",

@@ -56,7 +56,9 @@ impl Strain {
             return strain;
         };
         if let Some(offered) = offer.cpu_milli {
-            let excess = load.cpu_used_milli.saturating_sub(set_aside.cpu_milli);
+            let used = u64::from(load.cpu_used_milli).saturating_sub(out_of_reach_milli(facts));
+            let used = u32::try_from(used).unwrap_or(u32::MAX);
+            let excess = used.saturating_sub(set_aside.cpu_milli);
             let step = (offered / CPU_STEPS).max(1);
             strain.cpu_milli = excess / step * step;
         }
@@ -90,6 +92,14 @@ impl Strain {
         }
         room
     }
+}
+
+/// Processors of the machine that jobs cannot have, for the quota or the affinity of the agent's group. A
+/// load is of the whole machine: as much of it as there is room for elsewhere costs jobs nothing.
+fn out_of_reach_milli(facts: &HostFacts) -> u64 {
+    let all = amount(facts, "cpu.threads").map(|threads| threads.saturating_mul(1000));
+    let all = all.zip(amount(facts, "cpu.usable_milli"));
+    all.map_or(0, |(all, usable)| all.saturating_sub(usable))
 }
 
 #[cfg(test)]
@@ -177,6 +187,25 @@ mod tests {
         ] {
             let strain = Strain::of(&facts(), now.as_ref(), &offer, &set_aside);
             assert_eq!(strain.room(&offer, &set_aside), left, "{what}");
+        }
+    }
+
+    /// The agent may use 8 of 64 processors.
+    #[test]
+    fn what_others_do_on_their_own_processors_takes_nothing_off() {
+        let mut facts = facts();
+        facts.know("cpu.threads", Value::Number(64));
+        let offer = Offer::of(8, &facts);
+        for (cpu_used_milli, excess_milli) in [
+            (0, 0),
+            (30_000, 0),
+            (56_000, 0),
+            (58_000, 2_000),
+            (64_000, 8_000),
+        ] {
+            let now = load(cpu_used_milli, 32, None);
+            let strain = Strain::of(&facts, Some(&now), &offer, &Amounts::default());
+            assert_eq!(strain.cpu_milli, excess_milli, "{cpu_used_milli}");
         }
     }
 
