@@ -22,6 +22,10 @@ use crate::tables::job::{find_job_named, manifest_of};
 /// Runs that are looked at: the oldest of them would weigh a thousandth of the newest.
 pub const SEEN_RUNS_MAX: u32 = 100;
 
+/// Rows of runs that are looked at for those: a job that fires every minute and takes an hour has sixty
+/// that were skipped for each that ran.
+const ROWS_LOOKED_AT_MAX: u32 = 2_000;
+
 /// Attempts that are looked at; of a job with thousands of shards these are fewer runs.
 pub const SEEN_ATTEMPTS_MAX: usize = 20_000;
 
@@ -98,16 +102,24 @@ impl Answers<'_> {
         }))
     }
 
-    /// The newest first, without their attempts.
+    /// The newest first, without their attempts; of those that were skipped or missed nothing is learned.
     fn runs_ended(&self, job: &JobRow) -> rusqlite::Result<Vec<RunSeen>> {
         let mut runs = Vec::new();
         for namespace in Namespace::ALL {
             let mut statement = self.conn.prepare_cached(
-                "SELECT run_id, state, ended_at, version FROM runs
-                 WHERE job_id = ?1 AND namespace = ?2 ORDER BY fire_time DESC LIMIT ?3",
+                "SELECT run_id, state, ended_at, version FROM (
+                    SELECT run_id, state, ended_at, version, fire_time FROM runs
+                    WHERE job_id = ?1 AND namespace = ?2 ORDER BY fire_time DESC LIMIT ?3)
+                 WHERE state NOT IN (?4, ?5) ORDER BY fire_time DESC LIMIT ?6",
             )?;
-            let key = params![job.job_id.0, namespace.code(), SEEN_RUNS_MAX];
-            let mut rows = statement.query(key)?;
+            let mut rows = statement.query(params![
+                job.job_id.0,
+                namespace.code(),
+                ROWS_LOOKED_AT_MAX,
+                RunState::Skipped.code(),
+                RunState::Missed.code(),
+                SEEN_RUNS_MAX,
+            ])?;
             while let Some(row) = rows.next()? {
                 let state: RunState = coded(row, 1)?;
                 let ended_at: Option<i64> = row.get(2)?;

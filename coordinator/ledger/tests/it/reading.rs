@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger::command::{
-    AlertKind, AttachAgent, ClearAlert, DeleteJob, Finish, Grant, On, PutJob, RaiseAlert,
+    AlertKind, AttachAgent, ClearAlert, Decision, DeleteJob, Finish, Grant, On, PutJob, RaiseAlert,
     Settlement,
 };
 use ledger::{
     AlertFilter, AttemptSeen, Command, Done, JobFilter, PutKind, Reader, ReaderError, RunFilter,
-    RunState, Store,
+    RunState, SEEN_RUNS_MAX, Store,
 };
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Counted, Exit, Limit, Usage};
 use protocol::message::Incarnation;
@@ -129,8 +129,20 @@ fn what_the_newest_runs_of_a_version_have_used() {
             ok(&mut store, at(minute, Command::Finish(finish)));
         }
     }
+    // What was missed teaches nothing, and leaves room for what ran.
+    for minute in 4..=i64::from(SEEN_RUNS_MAX) + 4 {
+        let mut missed = fire(JobId(1), minute);
+        if let Command::Fire(fire) = &mut missed.command {
+            fire.decisions = vec![Decision::Missed {
+                fire_time: WallMs(minute * MINUTE),
+                nominal: Vec::new(),
+                reason: "late".to_owned(),
+            }];
+        }
+        ok(&mut store, missed);
+    }
     // One that is under way teaches nothing yet.
-    ok(&mut store, fire(JobId(1), 4));
+    ok(&mut store, fire(JobId(1), i64::from(SEEN_RUNS_MAX) + 5));
     let reader = Reader::open(&path).unwrap();
     let seen = reader.seen(&name("t/a")).unwrap().unwrap();
     assert_eq!((seen.job, seen.version), (name("t/a"), 1));
