@@ -84,7 +84,13 @@ fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
             .filter(|sectors| *sectors > 0)
             .and_then(|sectors| sectors.checked_mul(512)),
     );
-    let transport = transport(name, &root.link(directory).unwrap_or_default());
+    let path = root.link(directory).unwrap_or_default();
+    let served_by = driver(root, &path);
+    let transport = match (transport(name, &path), served_by.as_deref()) {
+        // Old kernels do not name the port of ATA on the way.
+        (Some("scsi"), Some("ahci" | "ata_piix")) => Some("sata"),
+        (transport, _) => transport,
+    };
     if transport == Some("virtio") || transport == Some("virtual") {
         let hidden = || "a hypervisor hides it";
         facts.medium = Fact::Unknown(hidden().into());
@@ -119,9 +125,7 @@ fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
         }
         None => facts.flushes = Fact::Unknown("the kernel does not count them".into()),
     }
-    facts
-        .driver
-        .learn(driver(root, &root.link(directory).unwrap_or_default()));
+    facts.driver.learn(served_by);
     facts.transport.learn(transport.map(str::to_owned));
     if facts.medium.known() == Some(&Medium::Hdd) {
         facts.wear_percent = Fact::NotApplicable;

@@ -105,6 +105,8 @@ rows! {
         cache_policy: CachePolicy,
         /// Whether a battery or capacitor in order stands behind a cache that holds writes back.
         cache_protected: bool,
+        /// Whether the disks behind it may use their own volatile caches, which no battery covers.
+        drive_write_cache: bool,
         size_bytes: u64,
         /// What the operating system calls it: `/dev/sda`.
         device: String,

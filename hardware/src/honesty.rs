@@ -355,7 +355,11 @@ fn volume_of(
             facts.cache_protected.known().copied()
         },
         without_battery: told(|facts| &facts.write_back_without_battery),
-        drive_cache: told(|facts| &facts.drive_write_cache),
+        drive_cache: facts
+            .drive_write_cache
+            .known()
+            .copied()
+            .or(told(|facts| &facts.drive_write_cache)),
     }
 }
 

@@ -20,57 +20,11 @@ pub fn parse_lscpu(text: &str) -> Report {
         }
         fields
     });
-    let text = of_json.as_deref().unwrap_or(text);
+    let mut told = Told::default();
     let mut facts = CpuFacts::unknown("lscpu does not tell");
-    let (mut sockets, mut per_socket, mut per_core) = (None, None, None);
-    let mut kinds: Vec<Kind> = Vec::new();
-    let mut nodes = Vec::new();
-    for line in lines(text) {
-        let Some((key, value)) = line.pair() else {
-            continue;
-        };
-        match key.as_str() {
-            "cpu(s)" => facts.threads.learn(number(value)),
-            "on-line cpu(s) list" => {
-                let online = parse_list(value).map(|set| set.len() as u64);
-                facts.threads_usable.learn(online);
-            }
-            "thread(s) per core" => {
-                per_core = number(value);
-                if let Some(kind) = kinds.last_mut() {
-                    kind.per_core = per_core;
-                }
-            }
-            // All caches of that level together, where it says how many they are.
-            "l3" | "l3 cache" if value.contains("instance") => {
-                facts.cache_last_level_bytes.learn(size(value));
-            }
-            "socket(s)" | "cpu socket(s)" => {
-                sockets = number(value);
-                if let Some(kind) = kinds.last_mut() {
-                    kind.sockets = sockets;
-                }
-            }
-            "core(s) per socket" => {
-                per_socket = number(value);
-                if let Some(kind) = kinds.last_mut() {
-                    kind.per_socket = per_socket;
-                }
-            }
-            "numa node(s)" => facts.numa_nodes.learn(number(value)),
-            "model name" => {
-                kinds.push(Kind {
-                    model: value.to_owned(),
-                    sockets: None,
-                    per_socket: None,
-                    per_core: None,
-                });
-                let words: Vec<&str> = value.split_whitespace().collect();
-                facts
-                    .model
-                    .learn(Some(words.join(" ")).filter(|name| !matches!(name.as_str(), "" | "-")));
-            }
-            key => nodes.extend(node_list(key, value)),
+    for line in lines(of_json.as_deref().unwrap_or(text)) {
+        if let Some((key, value)) = line.pair() {
+            told.field(&key, value, &mut facts);
         }
     }
     let Some(threads) = facts.threads.known().copied() else {
@@ -79,44 +33,116 @@ pub fn parse_lscpu(text: &str) -> Report {
         }
         return report;
     };
-    // Socket(s) counts once a kind of core, and books and drawers multiply beyond what runs.
-    let cores = sockets
-        .zip(per_socket)
-        .and_then(|(sockets, cores)| sockets.checked_mul(cores));
-    if kinds.len() <= 1 && cores.is_some_and(|cores| cores <= threads) {
-        facts.packages.learn(sockets);
-        facts.cores.learn(cores);
-    } else {
+    told.learn_cores(threads, &mut facts);
+    if !told.nodes.is_empty() {
+        facts.node_lists = told.nodes.into();
+    }
+    let said = told.kinds.iter().map(Kind::said);
+    match said.collect::<Option<Vec<_>>>() {
+        Some(said) if told.kinds.len() > 1 => facts.kinds = said.into(),
+        None if told.kinds.len() > 1 => {}
+        _ => facts.kinds = crate::Fact::NotApplicable,
+    }
+    let guest = told
+        .guest_of
+        .map_or_else(String::new, |vendor| format!(", in a guest of {vendor}"));
+    report.items.push(item(
+        facts,
+        format!("{threads} logical processors by lscpu{guest}"),
+    ));
+    report
+}
+
+/// What is read before it is known how much of it multiplies.
+#[derive(Default)]
+struct Told {
+    sockets: Option<u64>,
+    per_socket: Option<u64>,
+    per_core: Option<u64>,
+    kinds: Vec<Kind>,
+    nodes: Vec<String>,
+    guest_of: Option<String>,
+}
+
+impl Told {
+    fn field(&mut self, key: &str, value: &str, facts: &mut CpuFacts) {
+        match key {
+            "cpu(s)" => facts.threads.learn(number(value)),
+            "on-line cpu(s) list" => {
+                let online = parse_list(value).map(|set| set.len() as u64);
+                facts.threads_usable.learn(online);
+            }
+            "thread(s) per core" => {
+                self.per_core = number(value);
+                if let Some(kind) = self.kinds.last_mut() {
+                    kind.per_core = self.per_core;
+                }
+            }
+            "socket(s)" | "cpu socket(s)" => {
+                self.sockets = number(value);
+                if let Some(kind) = self.kinds.last_mut() {
+                    kind.sockets = self.sockets;
+                }
+            }
+            "core(s) per socket" => {
+                self.per_socket = number(value);
+                if let Some(kind) = self.kinds.last_mut() {
+                    kind.per_socket = self.per_socket;
+                }
+            }
+            // All caches of that level together, where it says how many they are.
+            "l3" | "l3 cache" if value.contains("instance") => {
+                facts.cache_last_level_bytes.learn(size(value));
+            }
+            "hypervisor vendor" => self.guest_of = Some(value.to_owned()),
+            "numa node(s)" => facts.numa_nodes.learn(number(value)),
+            "model name" => {
+                let words: Vec<&str> = value.split_whitespace().collect();
+                let name = words.join(" ");
+                self.kinds.push(Kind {
+                    model: name.clone(),
+                    sockets: None,
+                    per_socket: None,
+                    per_core: None,
+                });
+                let is_name = !matches!(name.as_str(), "" | "-");
+                facts.model.learn(is_name.then_some(name));
+            }
+            key => self.nodes.extend(node_list(key, value)),
+        }
+    }
+
+    /// `Socket(s)` counts once a kind of core, and books and drawers multiply beyond what runs.
+    fn learn_cores(&self, threads: u64, facts: &mut CpuFacts) {
+        let cores = self.sockets.zip(self.per_socket);
+        let cores = cores.and_then(|(sockets, cores)| sockets.checked_mul(cores));
+        if self.kinds.len() <= 1 && cores.is_some_and(|cores| cores <= threads) {
+            facts.packages.learn(self.sockets);
+            facts.cores.learn(cores);
+            return;
+        }
         facts.packages = crate::Fact::Unknown(
             "it has several kinds of cores, or more places than processors".into(),
         );
         facts.cores = facts.packages.clone();
         // Without SMT each processor is a core; and kinds that make up all processors make up all cores.
         let online = facts.threads_usable.known().copied().unwrap_or(threads);
-        let of_kinds = kinds.iter().map(|kind| kind.cores().zip(kind.threads()));
+        let of_kinds = self
+            .kinds
+            .iter()
+            .map(|kind| kind.cores().zip(kind.threads()));
         let of_kinds = of_kinds.reduce(|sum, kind| {
             let ((cores, threads), (more, further)) = (sum?, kind?);
             cores.checked_add(more).zip(threads.checked_add(further))
         });
         let of_kinds = of_kinds.flatten().filter(|(_, all)| *all == online);
-        let cores = of_kinds.map(|(cores, _)| cores);
-        facts
-            .cores
-            .learn(cores.or((kinds.len() <= 1 && per_core == Some(1)).then_some(online)));
+        let of_one = self.kinds.len() <= 1 && self.per_core == Some(1);
+        facts.cores.learn(
+            of_kinds
+                .map(|(cores, _)| cores)
+                .or(of_one.then_some(online)),
+        );
     }
-    if !nodes.is_empty() {
-        facts.node_lists = nodes.into();
-    }
-    match kinds.iter().map(Kind::said).collect::<Option<Vec<_>>>() {
-        Some(said) if kinds.len() > 1 => facts.kinds = said.into(),
-        None if kinds.len() > 1 => {}
-        _ => facts.kinds = crate::Fact::NotApplicable,
-    }
-    report.items.push(item(
-        facts,
-        format!("{threads} logical processors by lscpu"),
-    ));
-    report
 }
 
 /// Cores of one model, of a machine that has several.

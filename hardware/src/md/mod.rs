@@ -89,6 +89,7 @@ impl Told {
             },
             cache_policy: Fact::NotApplicable,
             cache_protected: Fact::NotApplicable,
+            drive_write_cache: Fact::NotApplicable,
             size_bytes: or_unknown(self.size_kib.filter(|_| !self.container).and_then(|size| {
                 let bytes = size.checked_mul(1024);
                 bytes.filter(|bytes| *bytes > 0)

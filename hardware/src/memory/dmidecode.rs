@@ -53,7 +53,13 @@ impl Reader {
     fn field(&mut self, key: &str, value: &str) {
         let said = plain(value);
         match (&self.section, key) {
-            (Section::Array, "error correction type") => self.correction = Some(said),
+            (Section::Array, "error correction type") => {
+                // Arrays that differ have no one answer.
+                self.correction = match self.correction.take() {
+                    Some(before) if before != said => Some(format!("{before}, and {said}")),
+                    _ => Some(said),
+                };
+            }
             (Section::Module, "size") => {
                 if matches!(
                     said.as_str(),

@@ -12,6 +12,15 @@ use crate::report::{Health, Report};
 
 const NOT_TOLD: &str = "nvme-cli does not tell";
 
+/// Names that only a health log has.
+const IS_LOG: [&str; 5] = [
+    "critical_warning",
+    "percent_used",
+    "percentage_used",
+    "avail_spare",
+    "available_spare",
+];
+
 /// Reads what nvme-cli prints, with or without `-o json`.
 pub fn parse_nvme(text: &str) -> Report {
     let mut report = Report::default();
@@ -23,7 +32,7 @@ pub fn parse_nvme(text: &str) -> Report {
         }
         outputs
     } else {
-        vec![from_text(text)]
+        from_text(text)
     };
     for output in &read {
         read_output(output, &mut report);
@@ -36,18 +45,11 @@ fn read_output(output: &Json, report: &mut Report) {
         report.problem("nvme-cli", error.to_owned());
         return;
     }
-    let is_log = [
-        "critical_warning",
-        "percent_used",
-        "percentage_used",
-        "avail_spare",
-        "available_spare",
-    ];
     if output.get("Devices").is_some() {
         for device in output.all("Devices").flat_map(Json::list) {
             listed(device, report);
         }
-    } else if is_log.iter().any(|key| output.all(key).next().is_some()) {
+    } else if IS_LOG.iter().any(|key| output.all(key).next().is_some()) {
         smart_log(output, report);
     } else if output.get("vwc").is_some() || output.get("mn").is_some() {
         identity(output, report);
@@ -58,7 +60,7 @@ fn read_output(output: &Json, report: &mut Report) {
         let mut found = false;
         for (name, inner) in output.entries() {
             if matches!(inner, Json::Object(_))
-                && is_log.iter().any(|key| inner.all(key).next().is_some())
+                && IS_LOG.iter().any(|key| inner.all(key).next().is_some())
             {
                 found = true;
                 smart_log_of(name, inner, report);
@@ -201,7 +203,8 @@ fn identity(output: &Json, report: &mut Report) {
 }
 
 /// `key : value` as an object, under the names that JSON has for them; the table of `nvme list`.
-fn from_text(text: &str) -> Json {
+fn from_text(text: &str) -> Vec<Json> {
+    let mut logs = Vec::new();
     let mut entries = Vec::new();
     let mut devices = Vec::new();
     let mut columns: Option<Columns> = None;
@@ -220,6 +223,10 @@ fn from_text(text: &str) -> Json {
         };
         if let Some(rest) = key.strip_prefix("smart log for nvme device") {
             let name = if rest.trim().is_empty() { value } else { rest };
+            // Of another drive.
+            if !entries.is_empty() {
+                logs.push(Json::Object(std::mem::take(&mut entries)));
+            }
             let name = name
                 .trim()
                 .trim_start_matches(':')
@@ -232,9 +239,17 @@ fn from_text(text: &str) -> Json {
         entries.push((plain(&key).replace(' ', "_"), Json::Text(value.to_owned())));
     }
     if !devices.is_empty() {
-        return Json::Object(vec![("Devices".into(), Json::List(devices))]);
+        logs.push(Json::Object(vec![("Devices".into(), Json::List(devices))]));
     }
-    Json::Object(entries)
+    // Nothing at all is said of by whoever reads it.
+    if logs.is_empty()
+        || entries
+            .iter()
+            .any(|(key, _)| IS_LOG.contains(&key.as_str()))
+    {
+        logs.push(Json::Object(entries));
+    }
+    logs
 }
 
 /// Where the columns of `nvme list` stand: its head is ruled with one group of dashes for each.
@@ -345,5 +360,21 @@ Node             SN                   Model                                    N
         assert_eq!(facts.model, "Samsung SSD 980 1TB".to_owned().into());
         assert_eq!(facts.serial, "S64ANS0T515282K".to_owned().into());
         assert_eq!(report.items[0].health, Health::Unknown);
+    }
+
+    #[test]
+    fn logs_below_each_other_are_of_several_drives() {
+        let log = |name: &str, warning: u8| {
+            format!(
+                "Smart Log for NVME device:{name} namespace-id:ffffffff\ncritical_warning : {warning}\npercentage_used : 2%\n"
+            )
+        };
+        let report = parse_nvme(&format!("{}{}", log("nvme0n1", 4), log("nvme1n1", 0)));
+        let told: Vec<_> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        assert_eq!(told, [("nvme0n1", Health::Failed), ("nvme1n1", Health::Ok)]);
     }
 }

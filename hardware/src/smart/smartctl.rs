@@ -392,6 +392,8 @@ fn read_scsi(output: &Json, drive: &mut Drive) {
     facts
         .reallocated
         .learn(output.get("scsi_grown_defect_list").and_then(Json::count));
+    let pending = output.at(&["scsi_pending_defects", "count"]);
+    facts.pending.learn(pending.and_then(Json::count));
     if let Some(log) = output.get("scsi_error_counter_log") {
         let uncorrected = ["read", "write", "verify"].iter().filter_map(|kind| {
             log.at(&[kind, "total_uncorrected_errors"])

@@ -19,6 +19,10 @@ pub(super) fn parse_text(text: &str) -> Report {
             report.items.extend(reader.finish());
             reader = Reader::new(drives);
         }
+        if let Some((name, kind)) = scan_row(line.text).filter(|_| !reader.known) {
+            report.items.push(scanned(name, kind));
+            continue;
+        }
         reader.line(line, &mut report);
     }
     report.items.extend(reader.finish());
@@ -26,6 +30,24 @@ pub(super) fn parse_text(text: &str) -> Report {
         report.problem("the file", "nothing in it is in the form of smartctl");
     }
     report
+}
+
+/// `/dev/bus/0 -d megaraid,3 # /dev/bus/0 [megaraid_disk_03], SCSI device`, of `smartctl --scan`.
+fn scan_row(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.strip_prefix("# ").unwrap_or(text).split_once(" -d ")?;
+    let kind = rest.split_whitespace().next()?;
+    (name.starts_with('/') && !name.contains(char::is_whitespace)).then_some((name, kind))
+}
+
+fn scanned(name: &str, kind: &str) -> Item {
+    let id = if kind.contains(',') {
+        format!("{name}[{kind}]")
+    } else {
+        name.to_owned()
+    };
+    let mut drive = Drive::of(id, "a scan tells names alone");
+    drive.facts.smartctl_type = kind.to_owned().into();
+    drive.item()
 }
 
 /// `smartctl 7.3 2022-02-28 r5338 [x86_64-linux-5.15.0] (local build)`
@@ -405,5 +427,23 @@ mod tests {
         assert_eq!(facts.model, "SEAGATE ST4000NM0043".to_owned().into());
         assert_eq!(facts.size_bytes, 4_000_787_030_016_u64.into());
         assert_eq!(facts.media_errors, 3.into());
+    }
+
+    #[test]
+    fn a_scan_tells_what_to_ask_with() {
+        let text = "/dev/sda -d sat # /dev/sda [SAT], ATA device\n\
+                    /dev/bus/0 -d megaraid,3 # /dev/bus/0 [megaraid_disk_03], SCSI device\n";
+        let report = parse_text(text);
+        let told: Vec<_> = report
+            .items
+            .iter()
+            .map(|item| (item.id.as_str(), item.health))
+            .collect();
+        let expected = [
+            ("/dev/sda", Health::Unknown),
+            ("/dev/bus/0[megaraid,3]", Health::Unknown),
+        ];
+        assert_eq!(told, expected, "{report:?}");
+        assert!(report.problems.is_empty());
     }
 }

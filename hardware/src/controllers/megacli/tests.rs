@@ -157,3 +157,26 @@ fn what_tells_of_nothing_is_told() {
         );
     }
 }
+
+#[test]
+fn what_the_disks_do_is_evidence_of_durability() {
+    use crate::facts::WriteHonesty;
+    for (policy, expected) in [
+        ("Disabled", WriteHonesty::Protected),
+        ("Enabled", WriteHonesty::Unsafe),
+        ("Disk's Default", WriteHonesty::Unknown),
+    ] {
+        let text = format!(
+            "Adapter 0 -- Virtual Drive Information:\nVirtual Drive: 0 (Target Id: 0)\nState : Optimal\n\
+             Current Cache Policy: WriteBack, ReadAhead, Direct, No Write Cache if Bad BBU\n\
+             Disk Cache Policy : {policy}\nBBU status for Adapter: 0\nBatteryType: iBBU\nBattery State: Optimal\n\
+             Battery Pack Missing : No\nBattery Replacement required : No\nRemaining Capacity Low : No\n"
+        );
+        let report = crate::Tool::Megacli.parse(text.as_bytes());
+        let volume = report.items.iter().find(|item| item.id == "c0/v0").unwrap();
+        let Facts::Volume(facts) = &volume.facts else {
+            panic!()
+        };
+        assert_eq!(facts.write_honesty, expected.into(), "{policy}: {report:?}");
+    }
+}

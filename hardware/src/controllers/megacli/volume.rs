@@ -78,6 +78,8 @@ impl Volume {
                     .judgement
                     .note(format!("its cache policy {value:?} is not known here")),
             },
+            // Of "Disk's Default" nobody knows what that is.
+            "disk cache policy" => self.facts.drive_write_cache.learn(flag(value)),
             "current access policy" => self.judgement.word("access", value, ACCESS),
             "number of dedicated hot spares" => self.facts.spares.learn(number(value)),
             "bad blocks exist" => self.judgement.fault(key, flag(value), value),

@@ -91,6 +91,10 @@ impl Volume {
                 _ => self.set_to,
             };
         }
+        // Of "Disk's Default" nobody knows what that is.
+        self.facts
+            .drive_write_cache
+            .learn(text("Disk Cache Policy").and_then(crate::judgement::flag));
         let count = |key| properties.get(key).and_then(Json::count);
         let drives = count("Number of Drives Per Span").zip(count("Span Depth"));
         self.facts
