@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ledger::command::{Admit, AlertKind, BecomeActive, Command, Over, Proposal, SkipWaiting};
 use ledger::{
-    AgentRow, Change, Done, JobRow, Outcome, Refusal, SeenClock, ShardRow, ShardState, WorkingSet,
+    AgentRow, Change, Done, JobRow, Outcome, Refusal, SeenClock, ShardRow, ShardState, VersionRow,
+    WorkingSet,
 };
 use profiles::classes::Classes;
 use protocol::lease::STALLED_LEADER;
@@ -172,10 +173,10 @@ pub(crate) enum Flight {
 
 impl Core {
     /// Begins a reign over the state as loaded; `now` is when it was loaded.
-    pub fn new(config: Config, set: WorkingSet, now: Now, rules: Rules) -> Core {
+    pub fn new(config: Config, mut set: WorkingSet, now: Now, rules: Rules) -> Core {
         let mut core = Core {
             rules,
-            catalogue: Catalogue::of(&set.versions),
+            catalogue: Catalogue::of(std::mem::take(&mut set.versions)),
             queue: Queue::default(),
             fleet: Fleet::default(),
             waiting: Waiting::build(&set, now, rules),
@@ -330,8 +331,18 @@ impl Core {
         wakes.chain(fire).min()
     }
 
+    /// What is open, as far as the ledger has answered; without the versions, of which is kept what
+    /// they say.
     pub fn working_set(&self) -> &WorkingSet {
         &self.set
+    }
+
+    /// Whether what is kept of the versions is what these rows of the ledger say.
+    pub fn check_versions(
+        &self,
+        stored: &BTreeMap<(JobId, u32), VersionRow>,
+    ) -> Result<(), String> {
+        self.catalogue.check(stored)
     }
 
     /// The classes of hosts that this leader goes by.
@@ -490,9 +501,6 @@ impl Core {
     }
 
     fn absorb(&mut self, change: &Change, now: Now) {
-        if let Change::Version(version) = change {
-            self.catalogue.learn(version);
-        }
         if let Change::Job(job) = change {
             self.forget_name_of(job.job_id);
         }
@@ -504,7 +512,9 @@ impl Core {
             self.waiting
                 .follow(self.set.runs.get(&run.run_id), run, now);
         }
-        if let Some(version) = self.set.absorb(change) {
+        if let Change::Version(version) = change {
+            self.catalogue.learn(version);
+        } else if let Some(version) = self.set.absorb(change) {
             self.catalogue.forget(version);
         }
         self.queue.follow(&self.set, &self.catalogue, change, now);

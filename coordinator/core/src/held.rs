@@ -29,7 +29,8 @@ impl Core {
             at_most,
         };
         vec![
-            held("versions", self.catalogue.len(), set.versions.len()),
+            held("versions", self.catalogue.len(), set.versions_needed()),
+            held("demands", self.catalogue.demands(), self.catalogue.len()),
             held("names", self.names.len(), jobs),
             held("firing", self.firing.len(), 2 * jobs + on_its_way),
             held("queue", self.queue.len(), runs + 7 * shards + agents),

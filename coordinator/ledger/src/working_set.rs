@@ -31,7 +31,8 @@ pub struct WorkingSet {
     pub backup: Option<BackupRow>,
     /// Jobs that are not deleted.
     pub jobs: BTreeMap<JobId, JobRow>,
-    /// Versions in force, and versions of the runs below.
+    /// Versions in force, and versions of the runs below. Whoever has read them may take them out:
+    /// which of them nobody needs any more is known without them.
     pub versions: BTreeMap<(JobId, u32), VersionRow>,
     /// Runs that are not final.
     pub runs: BTreeMap<RunId, RunRow>,
@@ -54,7 +55,8 @@ pub struct Tally {
 }
 
 impl WorkingSet {
-    /// Takes over one changed row. Answers with the version that has gone with it, if one has.
+    /// Takes over one changed row. Answers with the version that nobody needs any more for it, if
+    /// there is one.
     pub fn absorb(&mut self, change: &Change) -> Option<(JobId, u32)> {
         match change {
             Change::Job(job) => return self.absorb_job(job),
@@ -156,7 +158,18 @@ impl WorkingSet {
         if in_force || self.runs_of_version.contains_key(&key) {
             return None;
         }
-        self.versions.remove(&key).map(|_| key)
+        self.versions.remove(&key);
+        Some(key)
+    }
+
+    /// How many versions are in force or of an open run.
+    pub fn versions_needed(&self) -> usize {
+        let of_runs = self.runs_of_version.keys();
+        let in_force = |&(job_id, version): &(JobId, u32)| {
+            let job = self.jobs.get(&job_id);
+            job.is_some_and(|job| job.version == version)
+        };
+        self.jobs.len() + of_runs.filter(|key| !in_force(key)).count()
     }
 }
 

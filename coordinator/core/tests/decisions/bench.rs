@@ -217,7 +217,10 @@ impl Bench {
             .handle_outcomes(ids.into_iter().zip(outcomes).collect(), self.now);
         self.core.check_indexes(self.now).unwrap();
         if !self.differs {
-            assert_eq!(*self.core.working_set(), self.store.working_set().unwrap());
+            let mut stored = self.store.working_set().unwrap();
+            let versions = std::mem::take(&mut stored.versions);
+            assert_eq!(*self.core.working_set(), stored);
+            self.core.check_versions(&versions).unwrap();
         }
         while let Some(effect) = self.core.poll_effect() {
             self.take(effect);
