@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use coordinator::ClassFile;
+use coordinator::{ClassFile, memory};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, Uid, User, gethostname, getppid};
@@ -243,6 +243,8 @@ pub(crate) fn begin(
         // disk below a log must not end a supervisor, and the attempts with it.
         .log_internal_errors(false)
         .init();
+    // What the command line was read with is never needed again.
+    memory::give_back();
     match child.parent_pid {
         Some(parent) => live_with(Pid::from_raw(parent)),
         None => Ok(()),

@@ -26,6 +26,7 @@ use crate::clock::{in_millis, read_now};
 use crate::consensus::{Group, Leadership, PeerClock};
 use crate::engine::{Accession, Engine, Input, ReignId, Standing};
 use crate::exit::{self, LEDGER_FAILED};
+use crate::memory;
 use crate::standing::{self, Stands};
 use crate::time_service::{self, Saying};
 use crate::token::digest_of_machines;
@@ -82,6 +83,8 @@ pub(crate) async fn follow(group: Arc<Group>, engine: Engine, about: About) {
         reign = ReignId(reign.0 + 1);
         let term = leading.term;
         engine.send(Input::Accede(Accession { reign, term, core }));
+        // The rows that it was made from are gone; it acts already, and does not wait for this.
+        drop(tokio::task::spawn_blocking(memory::give_back));
         tokio::select! {
             () = left(&mut leadership, term) => engine.send(Input::Lost { term }),
             () = tell_of_clocks(&group, &engine) => {}

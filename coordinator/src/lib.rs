@@ -38,6 +38,7 @@ mod lead;
 mod member;
 mod members;
 mod membership;
+pub mod memory;
 mod metrics;
 mod narrate;
 mod process;

@@ -14,6 +14,7 @@ use super::reign::Reign;
 use super::{Accession, AskError, HandOver, HandOverError, Inbox, Input, Post, ReignId, Standing};
 use crate::clock::read_now;
 use crate::committer::{Committed, Committer};
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::narrate;
 use crate::quorum::Quorum;
@@ -302,6 +303,7 @@ impl Scheduler {
         if let Some(leaving) = self.leaving.take() {
             leaving.hand_over.tell(Err(HandOverError::NotLeading));
         }
+        memory::give_back();
     }
 
     /// Begins to give the lead away: nothing new is proposed, and no heartbeat acknowledged, until
