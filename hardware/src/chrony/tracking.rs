@@ -38,9 +38,11 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// By how much the clock can be wrong: |correction| + root delay / 2 + root dispersion.
+    /// By how much the clock can be wrong: |correction| + root delay / 2 + root dispersion. What is told below
+    /// zero, which neither of the two can be, makes it no better.
     pub fn bound_s(&self) -> Option<f64> {
-        Some(self.correction_s?.abs() + self.root_delay_s? / 2.0 + self.root_dispersion_s?)
+        let away_s = self.root_delay_s?.abs() / 2.0 + self.root_dispersion_s?.abs();
+        Some(self.correction_s?.abs() + away_s)
     }
 
     /// Whether it is synchronised. Its age is judged only where it is known what time it is
@@ -361,6 +363,22 @@ Leap status     : Normal
             panic!()
         };
         (item.health, facts)
+    }
+
+    #[test]
+    fn nonsense_below_zero_makes_no_clock_well() {
+        for (from, to) in [
+            ("0.020000000 seconds", "-5.000000000 seconds"),
+            ("0.001000000 seconds", "-5.000000000 seconds"),
+            (
+                "0.000275117 seconds slow",
+                "4.000000000 seconds slow of NTP time\nRoot dispersion : -9.0 seconds",
+            ),
+        ] {
+            let (health, facts) = one(&WELL.replace(from, to));
+            assert_ne!(health, Health::Ok, "{to}");
+            assert!(*facts.bound_s.known().unwrap() > 1.0, "{to}: {facts:?}");
+        }
     }
 
     #[test]
