@@ -3,6 +3,8 @@
 //! What was asked knows more; of what the kernel alone knows, such as how long flushes take, nothing is
 //! lost. Bad news of either stays.
 
+use std::collections::BTreeSet;
+
 use crate::facts::{ControllerFacts, Facts};
 use crate::report::{Health, Item, Report};
 
@@ -10,13 +12,11 @@ use crate::report::{Health, Item, Report};
 ///
 /// Things of one kind are the same by their names; a tool that was asked several questions names one several
 /// times. Controllers are numbered by their tools and placed on the bus by the kernel, which nothing
-/// connects: where a tool told of those that `driver` serves, the kernel's mention of them is left out.
+/// connects: where a tool told of as many as `driver` serves, the kernel's mention of them is left out.
+/// Where it told of fewer, one of those on the bus may be in any state, and as many mentions stay.
 pub fn join(report: &mut Report, told: Report, driver: Option<&str>) {
-    let is_controller = |item: &Item| matches!(item.facts, Facts::Controller(_));
-    if let Some(driver) = driver.filter(|_| told.items.iter().any(is_controller)) {
-        report
-            .items
-            .retain(|item| driver_of(item).is_none_or(|known| known != driver));
+    if let Some(driver) = driver {
+        replace_controllers(report, &told, driver);
     }
     for mut item in told.items {
         if let (Facts::Controller(facts), Some(driver)) = (&mut item.facts, driver) {
@@ -32,6 +32,37 @@ pub fn join(report: &mut Report, told: Report, driver: Option<&str>) {
         }
     }
     report.problems.extend(told.problems);
+}
+
+/// Leaves out the mentions on the bus of controllers that a tool told of.
+fn replace_controllers(report: &mut Report, told: &Report, driver: &str) {
+    let is_controller = |item: &&Item| matches!(item.facts, Facts::Controller(_));
+    let ids: BTreeSet<&str> = told
+        .items
+        .iter()
+        .filter(is_controller)
+        .map(|item| item.id.as_str())
+        .collect();
+    let is_mention = |item: &Item| driver_of(item).is_some_and(|known| known == driver);
+    let mentions = report.items.iter().filter(|item| is_mention(item)).count();
+    if ids.is_empty() {
+        return;
+    }
+    let (told, mut left_out) = (ids.len(), ids.len());
+    report.items.retain_mut(|item| {
+        if !is_mention(item) {
+            return true;
+        }
+        if left_out > 0 {
+            left_out -= 1;
+            return false;
+        }
+        item.reason = format!(
+            "{}: of {mentions} of {driver} only {told} told of themselves, and which is not known",
+            item.reason
+        );
+        true
+    });
 }
 
 /// Sensors and sources may have one name and be several.
@@ -178,6 +209,22 @@ mod tests {
         let ids: Vec<&str> = report.items.iter().map(|item| item.id.as_str()).collect();
         assert_eq!(ids, ["0000:04:00.0", "c0"]);
         assert_eq!(driver_of(&report.items[1]), Some("megaraid_sas"));
+        let mut report = bus();
+        report
+            .items
+            .push(controller("0000:05:00.0", "megaraid_sas"));
+        let told = Report {
+            items: vec![controller("c0", ""), controller("c0", "")],
+            ..Report::default()
+        };
+        join(&mut report, told, Some("megaraid_sas"));
+        let ids: Vec<&str> = report.items.iter().map(|item| item.id.as_str()).collect();
+        assert_eq!(
+            ids,
+            ["0000:04:00.0", "0000:05:00.0", "c0"],
+            "the other one is not well because this one is"
+        );
+        assert_eq!(report.worst(), Health::Unknown);
         let mut report = bus();
         join(&mut report, Report::default(), Some("megaraid_sas"));
         assert_eq!(

@@ -7,12 +7,12 @@
 mod plan;
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use hardware::{Facts, Report, Tool, join, parse_supplies};
 
-use crate::process::{Limits, run};
+use crate::process::{Limits, Output, run};
 use plan::{Answer, Ask, Way, plan_asks};
 
 /// Of one start of a tool.
@@ -20,6 +20,9 @@ const LIMITS: Limits = Limits {
     time: Duration::from_secs(20),
     output_bytes: 16 << 20,
 };
+/// Of all starts of one look. A shelf whose every drive hangs would hold up for many minutes whoever wants to
+/// know of the others; an agent tells after three that its host cannot be looked at.
+const ALL_MAX: Duration = Duration::from_secs(100);
 /// Drives that are asked one by one.
 const DRIVES_MAX: usize = 64;
 
@@ -69,19 +72,55 @@ impl Places {
     }
 }
 
+/// The time that is left to all tools together.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    fn new(time: Duration) -> Self {
+        Self {
+            until: Instant::now() + time,
+        }
+    }
+
+    /// Starts a tool for as long as one may take, and all may.
+    fn run(self, program: &Path, args: &[String]) -> Result<Output, String> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let name = program.file_name().unwrap_or(program.as_os_str());
+            return Err(format!(
+                "{} was not asked: those asked before it took too long; ask it by hand",
+                name.to_string_lossy()
+            ));
+        }
+        let limits = Limits {
+            time: left.min(LIMITS.time),
+            ..LIMITS
+        };
+        run(program, args, limits).map_err(|error| error.said())
+    }
+}
+
 /// Asks the tools that `report` calls for, and writes into it what they tell.
 pub(crate) fn ask_tools(report: &mut Report, places: &Places, has_ipmi: bool) {
+    ask_within(report, places, has_ipmi, ALL_MAX);
+}
+
+fn ask_within(report: &mut Report, places: &Places, has_ipmi: bool, time: Duration) {
+    let patience = Patience::new(time);
     for ask in plan_asks(report, has_ipmi) {
-        match ask_one(&ask, places) {
+        match ask_one(&ask, places, patience) {
             Ok(told) => join(report, told, ask.driver),
             Err(why) => say_why(report, &ask, &why),
         }
     }
-    ask_drives(report, places);
+    ask_drives(report, places, patience);
 }
 
 /// The first way that there is a program for.
-fn ask_one(ask: &Ask, places: &Places) -> Result<Report, String> {
+fn ask_one(ask: &Ask, places: &Places, patience: Patience) -> Result<Report, String> {
     let found = ask
         .ways
         .iter()
@@ -92,9 +131,8 @@ fn ask_one(ask: &Ask, places: &Places) -> Result<Report, String> {
     let mut text = Vec::new();
     let mut first = Vec::new();
     let mut failed = None;
-    for args in way.calls {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        match run(&program, &args, LIMITS) {
+    for args in way.starts(ask.controllers) {
+        match patience.run(&program, &args) {
             // Their exit statuses mean many things; what they printed tells.
             Ok(output) if !output.stdout.is_empty() => {
                 if first.is_empty() {
@@ -111,8 +149,8 @@ fn ask_one(ask: &Ask, places: &Places) -> Result<Report, String> {
                 };
                 failed = Some(format!("{} printed nothing: {said}", way.programs[0]));
             }
-            Err(error) => {
-                failed = Some(error.said());
+            Err(why) => {
+                failed = Some(why);
                 break;
             }
         }
@@ -182,7 +220,7 @@ fn say_why(report: &mut Report, ask: &Ask, why: &str) {
 
 /// Asks the drives themselves, those behind controllers too, which only a scan names. Of drives that
 /// already told of themselves nothing more is wanted.
-fn ask_drives(report: &mut Report, places: &Places) {
+fn ask_drives(report: &mut Report, places: &Places, patience: Patience) {
     let wants = |report: &Report| {
         let drives = report.items.iter().filter_map(|item| match &item.facts {
             Facts::Drive(facts) if item.id.starts_with("/dev/") => Some(facts),
@@ -213,9 +251,9 @@ fn ask_drives(report: &mut Report, places: &Places) {
     };
     let args =
         |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
-    let scanned = match run(&program, &args(&["--scan-open", "-j"]), LIMITS) {
+    let scanned = match patience.run(&program, &args(&["--scan-open", "-j"])) {
         Ok(output) => Tool::Smartctl.parse(&output.stdout),
-        Err(error) => return report.problem("drives", error.said()),
+        Err(why) => return report.problem("drives", why),
     };
     for drive in scanned.items.iter().take(DRIVES_MAX) {
         let Facts::Drive(facts) = &drive.facts else {
@@ -234,9 +272,9 @@ fn ask_drives(report: &mut Report, places: &Places) {
         if let Some(kind) = facts.smartctl_type.known() {
             words.extend(["-d".to_owned(), kind.clone()]);
         }
-        match run(&program, &words, LIMITS) {
+        match patience.run(&program, &words) {
             Ok(output) => join(report, Tool::Smartctl.parse(&output.stdout), None),
-            Err(error) => report.problem(drive.id.clone(), error.said()),
+            Err(why) => report.problem(drive.id.clone(), why),
         }
     }
 }

@@ -131,6 +131,29 @@ fn a_tool_that_fails_costs_its_own_facts() {
 }
 
 #[test]
+fn every_controller_is_asked_and_one_that_is_silent_stays() {
+    let second = |mut item: Item| {
+        item.id = "0000:04:00.0".into();
+        item
+    };
+    let bus = || vec![controller("aacraid"), second(controller("aacraid"))];
+    let told = "echo 'Controller information'; echo '---'; echo '   Controller Status : Optimal'; \
+                echo '   Controller Model : X'";
+    for (script, ids) in [
+        (told.to_owned(), &["c1", "c2"][..]),
+        (
+            format!("case \"$2\" in 1) {told};; *) echo 'no such card' >&2;; esac"),
+            &["0000:04:00.0", "c1"],
+        ),
+    ] {
+        let tools = Tools::new(&[("arcconf", &script)]);
+        let report = tools.ask(bus(), false);
+        let found: Vec<&str> = report.items.iter().map(|item| item.id.as_str()).collect();
+        assert_eq!(found, ids, "{report:?}");
+    }
+}
+
+#[test]
 fn drives_are_scanned_and_asked_one_by_one() {
     let scan = r#"{"devices": [{"name": "/dev/sda", "type": "sat", "protocol": "ATA"},
         {"name": "/dev/bus/0", "type": "megaraid,8", "protocol": "SCSI"}]}"#;
@@ -156,6 +179,33 @@ fn drives_are_scanned_and_asked_one_by_one() {
         ],
         "{report:?}"
     );
+}
+
+#[test]
+fn drives_that_hang_hold_nobody_up_for_ever() {
+    let scan = r#"{"devices": [{"name": "/dev/sda", "type": "sat", "protocol": "ATA"},
+        {"name": "/dev/sdb", "type": "sat", "protocol": "ATA"},
+        {"name": "/dev/sdc", "type": "sat", "protocol": "ATA"}]}"#;
+    let script = format!("case \"$1\" in --scan-open) echo '{scan}';; *) sleep 1000;; esac");
+    let tools = Tools::new(&[("smartctl", &script)]);
+    let mut report = Report {
+        items: vec![drive("/dev/sda", "sata")],
+        ..Report::default()
+    };
+    let places = Places::only(tools.0.path());
+    ask_within(&mut report, &places, false, Duration::from_secs(2));
+    let problems: Vec<_> = report
+        .problems
+        .iter()
+        .map(|problem| (problem.r#where.as_str(), problem.what.as_str()))
+        .collect();
+    let [(first, hung), rest @ ..] = problems.as_slice() else {
+        panic!("{problems:?}");
+    };
+    assert_eq!(*first, "/dev/sda");
+    assert!(hung.contains("did not end within"), "{hung}");
+    let unasked = "smartctl was not asked: those asked before it took too long; ask it by hand";
+    assert_eq!(rest, [("/dev/sdb", unasked), ("/dev/sdc", unasked)]);
 }
 
 #[test]
