@@ -268,10 +268,10 @@ fn nearest_to(name: &str, params: Option<&Params>) -> String {
         return String::new();
     };
     let with_shift = format!("{meant}{shift}");
-    let meant = match Part::parse(&with_shift, None) {
-        Ok(_) => with_shift.as_str(),
-        Err(_) => meant,
-    };
+    // Dates alone are shifted. Whatever else has a shift is unknown too, and would be looked up for ever.
+    let is_shifted =
+        meant == "fire_date" && !shift.is_empty() && parse_shift(&with_shift, shift).is_ok();
+    let meant = if is_shifted { &with_shift } else { meant };
     let says = match Part::parse(meant, None) {
         Ok(Part::FireDate { days: -1 }) => ", the day before the fire",
         Ok(Part::FireDate { days: 1 }) => ", the day after the fire",
@@ -314,4 +314,23 @@ fn shifted(date: NaiveDate, days: i64) -> String {
 
 fn push_number(to: &mut String, number: u32) {
     write!(to, "{number}").expect("writing to a String cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_date_and_has_a_shift_is_refused() {
+        for (text, meant) in [
+            ("{shard+1}", "`{shard}`"),
+            ("{job-1d}", "`{job}`"),
+            ("{date-1d}", "`{fire_date-1d}`"),
+            ("{date-x}", "`{fire_date}`"),
+        ] {
+            let refusal = Argument::parse(text, None).err();
+            let remedy = refusal.map(|refusal| refusal.remedy).unwrap_or_default();
+            assert!(remedy.contains(meant), "{text}: {remedy}");
+        }
+    }
 }
