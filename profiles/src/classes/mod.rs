@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 pub use health::{HealthRule, Severity};
 pub use jobs::Problem;
 pub use rule::{Met, Rule};
+pub use shown::ReadShownError;
 
 /// The class file that is in force where a site has none, and what one of a site's own adds to.
 pub const BUILT_IN: &str = include_str!("../../classes.toml");

@@ -6,14 +6,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::condition;
 use super::health::HealthRule;
-use super::rule::{On, Rule};
+use super::rule::{DEPTH_MAX, On, Rule};
 use super::{BUILT_IN, Class, Classes, Problem};
 
-/// A file has at most so many classes, a list so many rules, a rule so many lists inside each other, and
-/// a text so many bytes.
+/// A file has at most so many classes, a list so many rules, and a text so many bytes.
 const CLASSES_MAX: usize = 64;
 const RULES_MAX: usize = 32;
-const DEPTH_MAX: usize = 3;
 const TEXT_BYTES_MAX: usize = 500;
 
 const TABLES: &[&str] = &["class", "health"];

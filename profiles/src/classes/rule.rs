@@ -7,7 +7,7 @@ use protocol::HostFacts;
 use protocol::host::Value;
 use serde::Serialize;
 
-use super::condition::Condition;
+use super::condition::{self, Condition};
 use super::{Finding, FindingKind};
 
 /// A condition on facts, as somebody wrote it, with why.
@@ -29,6 +29,27 @@ pub(super) enum Verdict {
     Holds,
     Fails,
     Unknown,
+}
+
+/// Lists inside each other that a rule may have.
+pub(super) const DEPTH_MAX: usize = 3;
+
+/// What stands between semicolons, but for those inside brackets.
+fn parts_of(list: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0usize, 0);
+    for (at, c) in list.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ';' if depth == 0 => {
+                parts.push(list[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[from..].trim());
+    parts
 }
 
 /// A fact as a rule met it.
@@ -53,6 +74,12 @@ impl Rule {
     /// As it stands in the class file, but for its spaces.
     pub fn written(&self) -> String {
         self.on.written()
+    }
+
+    /// Of what [`Rule::written`] has made of one; what is wrong with it otherwise.
+    pub(super) fn read_written(text: &str, because: Option<String>) -> Result<Rule, String> {
+        let on = On::read_written(text, DEPTH_MAX)?;
+        Ok(Rule { on, because })
     }
 
     pub(super) fn required(&self, facts: &HostFacts) -> Option<Finding> {
@@ -113,6 +140,27 @@ impl Rule {
 }
 
 impl On {
+    fn read_written(text: &str, depth: usize) -> Result<On, String> {
+        let inside = |word: &str| text.strip_prefix(word)?.strip_suffix(')');
+        let list = |inside: &str| {
+            if depth == 0 {
+                return Err("it has lists too deep inside each other".to_owned());
+            }
+            let parts = parts_of(inside).into_iter();
+            parts
+                .map(|part| On::read_written(part, depth - 1))
+                .collect()
+        };
+        if let Some(inside) = inside("any of (") {
+            return Ok(On::Any(list(inside)?));
+        }
+        if let Some(inside) = inside("all of (") {
+            return Ok(On::All(list(inside)?));
+        }
+        let condition = condition::parse(text).map_err(|(what, _)| what)?;
+        Ok(On::Condition(condition))
+    }
+
     fn written(&self) -> String {
         let list = |parts: &[On]| {
             let parts: Vec<String> = parts.iter().map(On::written).collect();

@@ -1,11 +1,56 @@
-//! Classes and standings as the API and the command line show them.
+//! Classes and standings as the API and the command line show them, and classes read back from that.
 
 use protocol::api::{self, ClassFact, ClassFinding, ClassRule, ClassStanding, HealthActions};
 use protocol::{AgentName, ClassName, Health, HostFacts};
 
-use super::{Class, Classes, Membership, Rule, Standing};
+use super::{Class, Classes, HealthRule, Membership, Rule, Standing};
+
+/// Why classes that were shown cannot be gone by here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadShownError {
+    #[error("the rule `{rule}` of the class `{class}` cannot be read: {what}")]
+    Rule {
+        class: ClassName,
+        rule: String,
+        what: String,
+    },
+    #[error("`{0}` is not a health that this version knows")]
+    Health(String),
+    #[error("they have the digest {told}, and what was read of them has {read}")]
+    Digest { told: String, read: String },
+}
 
 impl Classes {
+    /// The classes that a coordinator goes by, of what it shows of them: to judge by them elsewhere.
+    /// Another version may know other facts, so the digest must be the same.
+    pub fn read_shown(shown: &api::Classes) -> Result<Classes, ReadShownError> {
+        let mut by_name = std::collections::BTreeMap::new();
+        for class in &shown.classes {
+            by_name.insert(class.class.clone(), read_class(class)?);
+        }
+        let health = |word: &Option<String>| {
+            let read = |word: &String| {
+                let known = Health::ALL.into_iter().find(|known| known.as_str() == word);
+                known.ok_or_else(|| ReadShownError::Health(word.clone()))
+            };
+            word.as_ref().map(read).transpose()
+        };
+        let classes = Classes {
+            by_name,
+            health: HealthRule {
+                cordon: health(&shown.health.cordon)?,
+                alarm: health(&shown.health.alarm)?,
+                cordon_at_most_percent: shown.health.cordon_at_most_percent,
+            },
+        };
+        let read = classes.digest();
+        if read != shown.digest {
+            let told = shown.digest.clone();
+            return Err(ReadShownError::Digest { told, read });
+        }
+        Ok(classes)
+    }
+
     /// All classes, and which of these hosts are in each. `from` is the file they were read from.
     pub fn show<'a>(
         &self,
@@ -42,6 +87,27 @@ impl Classes {
             classes,
         }
     }
+}
+
+fn read_class(shown: &api::HostClass) -> Result<Class, ReadShownError> {
+    let rules = |rules: &[ClassRule]| {
+        let read = |rule: &ClassRule| {
+            let read = Rule::read_written(&rule.rule, rule.because.clone());
+            read.map_err(|what| ReadShownError::Rule {
+                class: shown.class.clone(),
+                rule: rule.rule.clone(),
+                what,
+            })
+        };
+        rules.iter().map(read).collect::<Result<Vec<_>, _>>()
+    };
+    Ok(Class {
+        about: shown.about.clone(),
+        built_in: shown.built_in,
+        require: rules(&shown.require)?,
+        refuse: rules(&shown.refuse)?,
+        warn: rules(&shown.warn)?,
+    })
 }
 
 fn show_class(name: &ClassName, class: &Class) -> api::HostClass {

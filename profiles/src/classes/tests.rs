@@ -279,6 +279,39 @@ fn every_rule_is_written_as_it_reads_back() {
 }
 
 #[test]
+fn classes_are_read_back_from_what_is_shown_of_them() {
+    let file = "[class.io]\nabout = \"ours\"\nrequire = [\"disk.medium not in hdd\", \
+                { any = [\"cpu.usable_milli >= 4000\", { all = [\"memory.ecc = true\", \"clock.bound_us <= 5ms\"] }], \
+                because = \"so; (so)\" }]\nrefuse = [\"host.kernel = 5.4 (old)\"]\n[health]\ncordon = \"never\"\n";
+    for classes in [Classes::built_in(), Classes::parse("t.toml", file).unwrap()] {
+        let shown = classes.show(None, []);
+        assert_eq!(Classes::read_shown(&shown), Ok(classes));
+    }
+    let check = |change: &dyn Fn(&mut protocol::api::Classes), expected: &str| {
+        let mut shown = Classes::built_in().show(None, []);
+        change(&mut shown);
+        let refused = Classes::read_shown(&shown).unwrap_err().to_string();
+        assert!(refused.contains(expected), "{refused}");
+    };
+    check(&|shown| shown.classes[0].require.clear(), "digest");
+    check(
+        &|shown| shown.classes[1].require[0].rule = "cpu.colour = red".to_owned(),
+        "`cpu.colour",
+    );
+    check(
+        &|shown| shown.health.alarm = Some("poorly".to_owned()),
+        "`poorly` is not a health",
+    );
+    check(
+        &|shown| {
+            let deep = ["any of (", "all of (", "any of (", "all of (", "))))"].concat();
+            shown.classes[1].require[0].rule = deep;
+        },
+        "too deep",
+    );
+}
+
+#[test]
 fn every_fact_can_be_asked_for() {
     use protocol::host::Form;
     for spec in FACTS {
