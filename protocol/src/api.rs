@@ -13,6 +13,7 @@ mod profile;
 mod requests;
 mod text;
 mod tokens;
+mod usage;
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,7 @@ pub use profile::*;
 pub use requests::*;
 pub use text::{IdOrNull, IdText, Rfc3339, Rfc3339OrNull};
 pub use tokens::*;
+pub use usage::*;
 
 /// A job as lists show it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ use crate::lease_times::{self, LeaseTimes};
 use crate::outcome::Refusal;
 use crate::pages::{
     AlertFilter, AuditFilter, JobFilter, Page, RegisteredProfile, RunCursor, RunFilter,
+    USAGE_ATTEMPTS_MAX,
 };
 use crate::preview::{PutPreview, Standing};
 use crate::schema::SCHEMA_VERSION;
@@ -117,6 +118,16 @@ impl Reader {
     /// Runs, newest first: those of one job by fire time, all others as they were admitted.
     pub fn runs(&self, filter: &RunFilter) -> Result<Page<api::Run, RunCursor>, ReaderError> {
         self.answer("listing runs", |answers| answers.runs(filter))
+    }
+
+    /// The same runs, each with what its attempts took.
+    pub fn run_usages(
+        &self,
+        filter: &RunFilter,
+    ) -> Result<Page<api::RunUsage, RunCursor>, ReaderError> {
+        self.answer("listing what runs took", |answers| {
+            answers.run_usages(filter, USAGE_ATTEMPTS_MAX)
+        })
     }
 
     pub fn run(&self, run_id: RunId) -> Result<Option<api::RunDetail>, ReaderError> {

@@ -164,6 +164,16 @@ fn about_runs(routes: Routes) -> Routes {
         )
         .serve(
             Method::GET,
+            "/api/v1/runs/usage",
+            runs::usage,
+            shows(
+                "list_run_usage",
+                Scope::Within,
+                "Runs with what each of their attempts took, newest first.",
+            ),
+        )
+        .serve(
+            Method::GET,
             "/api/v1/runs/{id}",
             runs::show,
             shows(

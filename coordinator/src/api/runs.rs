@@ -9,7 +9,7 @@ use ledger::command::{RerunScope, Verdict};
 use ledger::{Done, ROWS_MAX, RunFilter, RunState};
 use protocol::api::{
     CancelRequest, ConfirmRequest, IdOrNull, RedoAnswer, RedoRequest, RerunRequest, Rfc3339,
-    Rfc3339OrNull, Run, RunAnswer, RunDetail,
+    Rfc3339OrNull, Run, RunAnswer, RunDetail, RunUsage,
 };
 use protocol::{AgentName, ApiRole, JobName, NamespaceName, RunId, WallMs, api};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -120,6 +120,48 @@ fn filter(what: &str, asker: &Asker, query: ListQuery) -> Result<RunFilter, ApiE
         before: place(what, query.cursor.as_deref())?,
         limit,
     })
+}
+
+/// Query of `GET /api/v1/runs/usage`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UsageQuery {
+    /// Under its present name or one that it had before; of deleted jobs too.
+    job: Option<JobName>,
+    /// Of all jobs whose names begin with this namespace.
+    namespace: Option<NamespaceName>,
+    /// With a fire time not before this.
+    #[serde(default, with = "Rfc3339OrNull")]
+    from: Option<WallMs>,
+    /// With a fire time before this.
+    #[serde(default, with = "Rfc3339OrNull")]
+    to: Option<WallMs>,
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+/// `GET /api/v1/runs/usage`: in the order of the list, a page at a time, and a page is bounded by its
+/// attempts too.
+pub(super) async fn usage(
+    State(api): State<Api>,
+    asker: Asker,
+    uri: Uri,
+    Params(query): Params<UsageQuery>,
+) -> Result<Paged<RunUsage>, ApiError> {
+    let what = "listing what runs took";
+    let filter = RunFilter {
+        job: query.job,
+        namespace: query.namespace,
+        within: asker.reach().clone(),
+        from: query.from,
+        to: query.to,
+        before: place(what, query.cursor.as_deref())?,
+        limit: pages::limit(what, query.limit, LIMIT_DEFAULT)?,
+        ..RunFilter::default()
+    };
+    let read = move |reader: &ledger::Reader| reader.run_usages(&filter);
+    Ok(Paged::of(&uri, api.readers.read(what, read).await?))
 }
 
 /// `GET /api/v1/runs/{id}`

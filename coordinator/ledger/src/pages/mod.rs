@@ -15,6 +15,7 @@ mod jobs;
 mod join;
 mod runs;
 mod tokens;
+mod usage;
 
 use protocol::{JobName, Reach};
 use rusqlite::types::Value;
@@ -27,6 +28,7 @@ pub use audit::AuditFilter;
 pub use hosts::RegisteredProfile;
 pub use jobs::JobFilter;
 pub use runs::{RunCursor, RunFilter};
+pub(crate) use usage::USAGE_ATTEMPTS_MAX;
 
 /// Most rows that one page lists.
 pub const ROWS_MAX: u32 = 1000;

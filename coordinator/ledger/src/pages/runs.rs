@@ -78,7 +78,7 @@ impl Answers<'_> {
 
 impl RunFilter {
     /// The way through the table; `None` where the filter's job never was.
-    fn walk(&self, conn: &Connection) -> rusqlite::Result<Option<Walk>> {
+    pub(super) fn walk(&self, conn: &Connection) -> rusqlite::Result<Option<Walk>> {
         let mut wanted = self.wanted();
         let mut of_job = None;
         if let Some(name) = &self.job {
