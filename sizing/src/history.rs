@@ -7,7 +7,9 @@ use jobs::Manifest;
 use profiles::classes::Classes;
 use protocol::attempt::AttemptOutcome;
 use protocol::host::HostFacts;
-use protocol::{AgentName, ClassName, DurationMs, Label, ResourceName, WallMs};
+use protocol::{AgentName, ClassName, DurationMs, JobName, Label, ResourceName, RunId, WallMs};
+
+use crate::scenario::Host;
 
 /// Of some stretch of time.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct History {
     pub to: WallMs,
     pub hosts: Vec<SeenHost>,
     pub jobs: Vec<SeenJob>,
+    /// Runs that were under way while one of `jobs` was, of whatever job: those there and older ones.
+    pub beside: Vec<(JobName, SeenRun)>,
     pub resources: BTreeMap<ResourceName, u32>,
     pub classes: Arc<Classes>,
 }
@@ -38,10 +42,13 @@ pub struct SeenJob {
     pub shards: u32,
     /// Oldest first.
     pub runs: Vec<SeenRun>,
+    /// Whether there are older ones in the same stretch of time, which were not looked at.
+    pub has_older: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenRun {
+    pub run: RunId,
     pub fire_time: WallMs,
     /// Local time that it stands for; unset for a manual run.
     pub nominal: Option<String>,
@@ -58,11 +65,20 @@ pub struct SeenAttempt {
     pub host: AgentName,
     pub shard: u32,
     pub granted: WallMs,
+    /// Of one that never began, when it was granted.
     pub started: WallMs,
+    /// Of one that lives, when it was looked at.
     pub ended: WallMs,
-    pub outcome: AttemptOutcome,
+    /// Unset while it lives.
+    pub outcome: Option<AttemptOutcome>,
     pub cpu: DurationMs,
     pub memory_bytes_peak: u64,
+    /// Of disks, reads and writes; unset where its host has not counted them.
+    pub operations: Option<u64>,
+    /// Whether some of them are not counted.
+    pub operations_partial: bool,
+    /// What the ledger keeps of it beside its row.
+    pub text_bytes: u64,
 }
 
 impl SeenAttempt {
@@ -71,7 +87,7 @@ impl SeenAttempt {
     }
 
     pub fn succeeded(&self) -> bool {
-        self.outcome == AttemptOutcome::Succeeded
+        self.outcome == Some(AttemptOutcome::Succeeded)
     }
 }
 
@@ -87,6 +103,27 @@ impl SeenRun {
         Some((ended - self.admitted).max(DurationMs::ZERO))
     }
 
+    /// When its first attempt was granted.
+    pub fn begun(&self) -> Option<WallMs> {
+        self.attempts.iter().map(|attempt| attempt.granted).min()
+    }
+
+    /// When it had no attempt any more.
+    pub fn done_at(&self) -> Option<WallMs> {
+        self.attempts.iter().map(|attempt| attempt.ended).max()
+    }
+
+    /// What each shard took, whatever became of its attempts; in the order of the shards.
+    pub fn taken(&self) -> Vec<DurationMs> {
+        let mut each = vec![DurationMs::ZERO; self.shards as usize];
+        for attempt in &self.attempts {
+            if let Some(taken) = each.get_mut(attempt.shard as usize) {
+                *taken = *taken + attempt.lasted();
+            }
+        }
+        each
+    }
+
     /// All that was done for it, one after the other.
     pub fn work(&self) -> DurationMs {
         self.done()
@@ -95,6 +132,17 @@ impl SeenRun {
 }
 
 impl SeenHost {
+    /// The same host in a simulated night.
+    pub(crate) fn simulated(&self) -> Host {
+        Host {
+            name: self.name.clone(),
+            slots: self.slots,
+            labels: self.labels.clone(),
+            facts: self.facts.clone(),
+            lost_at: None,
+        }
+    }
+
     /// The one class that it is counted under: what it is good for before what every host is. `-` of a
     /// host that is in none.
     pub fn kind(&self, classes: &Classes) -> String {

@@ -13,6 +13,7 @@
 //! | [`history`] | what was seen of hosts and jobs |
 //! | [`report`] | what is advised by it: shards, windows, hosts, control machines, what to buy |
 //! | [`plan_night`] | the next night as a scenario |
+//! | [`check_predictions`] | how well nights that have been are told |
 //! | [`what_if`] | what a file would have otherwise, and what that comes to |
 //! | [`trace`] | nights that others had, in the Standard Workload Format, and their replay |
 //!
@@ -21,6 +22,7 @@
 mod draw;
 pub mod history;
 mod plan;
+mod predict;
 pub mod report;
 pub mod scenario;
 pub mod simulate;
@@ -28,6 +30,7 @@ pub mod trace;
 pub mod what_if;
 
 pub use history::History;
-pub use plan::{PlannedNight, Prediction, check_predictions, plan_night};
+pub use plan::{PlannedNight, plan_night};
+pub use predict::{Accuracy, Prediction, check_predictions, spans_to_see};
 pub use scenario::Scenario;
 pub use simulate::{Night, simulate};

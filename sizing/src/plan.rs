@@ -1,15 +1,12 @@
 //! The next night, of what was seen.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use profiles::matching::{Amounts, Ask, Offer, Strain, judge};
 use protocol::{ClassName, DurationMs, JobName, WallMs};
-use serde::Serialize;
 
-use crate::history::{History, SeenAttempt, SeenJob, SeenRun};
-use crate::scenario::{Arrival, Host, Job, Lasts, Scenario, quantile};
-use crate::simulate::{SimulateError, simulate};
+use crate::history::{History, SeenAttempt, SeenHost, SeenJob, SeenRun};
+use crate::scenario::{Job, Lasts, PastRuns, Scenario, quantile};
 
 /// Newest runs whose lengths are drawn from.
 const RUNS_DRAWN: usize = 30;
@@ -42,13 +39,7 @@ pub fn plan_night(history: &History, lasts: DurationMs, seed: u64) -> PlannedNig
         }
     });
     let hosts = history.hosts.iter().filter(|host| host.in_service);
-    let hosts = hosts.map(|host| Host {
-        name: host.name.clone(),
-        slots: host.slots,
-        labels: host.labels.clone(),
-        facts: host.facts.clone(),
-        lost_at: None,
-    });
+    let hosts = hosts.map(SeenHost::simulated);
     let scenario = Scenario {
         begins: history.to,
         ends: history.to + lasts,
@@ -91,7 +82,7 @@ fn nowhere(scenario: &Scenario) -> Vec<JobName> {
 }
 
 /// What passed between grant and start, in the middle.
-fn start_lag(history: &History) -> DurationMs {
+pub(crate) fn start_lag(history: &History) -> DurationMs {
     let runs = history.jobs.iter().flat_map(|job| &job.runs);
     let attempts = runs.flat_map(SeenRun::done);
     let mut lags: Vec<DurationMs> = attempts
@@ -102,7 +93,7 @@ fn start_lag(history: &History) -> DurationMs {
 }
 
 /// What passed between the end of a run's last attempt and its own, in the middle.
-fn end_lag(history: &History) -> DurationMs {
+pub(crate) fn end_lag(history: &History) -> DurationMs {
     let runs = history.jobs.iter().flat_map(|job| &job.runs);
     let mut lags: Vec<DurationMs> = runs
         .filter(|run| run.succeeded)
@@ -115,24 +106,28 @@ fn end_lag(history: &History) -> DurationMs {
     quantile(&lags, 0.5)
 }
 
-/// By shard where every one was seen under the present number of shards, else of all.
+/// As in the newest runs of as many shards as there are now; where there is none, as any attempt did.
 fn seen_lengths(job: &SeenJob) -> Option<Lasts> {
+    if let Some(past) = past_runs(&job.runs, job.shards) {
+        return Some(Lasts::ByRun(past));
+    }
     let newest = job.runs.iter().rev().filter(|run| run.succeeded);
-    let newest: Vec<_> = newest.take(RUNS_DRAWN).collect();
-    let mut by_shard: BTreeMap<u32, Vec<DurationMs>> = BTreeMap::new();
-    for run in newest.iter().filter(|run| run.shards == job.shards) {
-        for attempt in run.done() {
-            by_shard
-                .entry(attempt.shard)
-                .or_default()
-                .push(attempt.lasted());
-        }
-    }
-    if by_shard.len() == job.shards as usize {
-        return Some(Lasts::by_shard(by_shard.into_values().collect()));
-    }
-    let all = newest.iter().flat_map(|run| run.done());
+    let all = newest.take(RUNS_DRAWN).flat_map(SeenRun::done);
     Lasts::drawn(all.map(SeenAttempt::lasted).collect())
+}
+
+/// What every shard lasted in the newest of these runs that succeeded.
+pub(crate) fn past_runs(runs: &[SeenRun], shards: u32) -> Option<PastRuns> {
+    let alike = runs.iter().rev();
+    let alike = alike.filter(|run| run.succeeded && run.shards == shards);
+    let each = alike.take(RUNS_DRAWN).filter_map(|run| {
+        let mut each = vec![None; shards as usize];
+        for attempt in run.done() {
+            *each.get_mut(attempt.shard as usize)? = Some(attempt.lasted());
+        }
+        each.into_iter().collect::<Option<Vec<DurationMs>>>()
+    });
+    PastRuns::new(each.collect())
 }
 
 /// The first moment from `begins` on at which UTC clocks show this.
@@ -143,69 +138,17 @@ pub(crate) fn next_at(begins: WallMs, hour: i64, minute: i64) -> WallMs {
     begins + DurationMs((wanted - into).rem_euclid(DAY))
 }
 
-/// What the newest run of a job came to, and what the runs before it had said that it would.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Prediction {
-    pub job: JobName,
-    pub predicted_ms: i64,
-    pub measured_ms: i64,
-}
-
-/// Runs that are learned from at the least.
-const LEARNED_MIN: usize = 3;
-
-/// How far the simulation can be trusted here: the newest run of each job, simulated by what was seen
-/// before it on the hosts in service with nothing beside it.
-pub fn check_predictions(history: &History, seed: u64) -> Result<Vec<Prediction>, SimulateError> {
-    let mut predictions = Vec::new();
-    for job in &history.jobs {
-        let mut before = job.clone();
-        let newest = before.runs.pop();
-        let measured = newest.as_ref().and_then(SeenRun::lasted);
-        let learned = before.runs.iter().filter(|run| run.succeeded).count();
-        let (Some(newest), Some(measured)) = (newest, measured) else {
-            continue;
-        };
-        if learned < LEARNED_MIN || newest.shards != job.shards {
-            continue;
-        }
-        let alone = History {
-            jobs: vec![before],
-            to: newest.admitted,
-            ..history.clone()
-        };
-        let name = job.manifest.name.clone();
-        let mut scenario = plan_night(&alone, DurationMs(1), seed).scenario;
-        scenario.arrivals.push(Arrival {
-            at: scenario.begins,
-            job: name.clone(),
-            lasts: None,
-        });
-        let night = simulate(&scenario)?;
-        if let Some(ended) = night
-            .runs
-            .first()
-            .and_then(|run| Some(run.ended? - run.admitted))
-        {
-            predictions.push(Prediction {
-                job: name,
-                predicted_ms: ended.0,
-                measured_ms: measured.0,
-            });
-        }
-    }
-    Ok(predictions)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use ledger::RunState;
     use profiles::classes::Classes;
     use protocol::HostFacts;
     use protocol::host::Value;
 
     use super::*;
-    use crate::history::SeenHost;
+    use crate::simulate::simulate;
 
     #[test]
     fn a_job_that_no_host_could_take_is_named() {
@@ -238,7 +181,9 @@ mod tests {
                     manifest: Arc::new(manifest),
                     shards: 1,
                     runs: Vec::new(),
+                    has_older: false,
                 }],
+                beside: Vec::new(),
                 resources: BTreeMap::new(),
                 classes: Arc::new(Classes::built_in()),
             };

@@ -57,16 +57,56 @@ pub enum Lasts {
     Always(DurationMs),
     /// Any of these, one as likely as the other, and what lies between two of them. Never empty.
     Drawn(Vec<DurationMs>),
-    /// The same of shard 0, 1, 2 ...; those beyond are as the last. None of them empty.
-    ByShard(Vec<Vec<DurationMs>>),
+    /// Of shard 0, 1, 2 ...; those beyond are as the last. Never empty.
+    Each(Vec<DurationMs>),
+    /// As in one of these runs: all attempts of a run as in the same one, for what makes one shard long
+    /// makes the others long.
+    ByRun(PastRuns),
+}
+
+/// Runs that shards last as long as in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastRuns {
+    /// With the weight of itself and all before it, the least work first. Never empty.
+    runs: Vec<(f64, Vec<DurationMs>)>,
+}
+
+/// After so many runs a run counts half as much, as in what a job is known to need.
+const HALF_LIFE_RUNS: f64 = 10.0;
+
+impl PastRuns {
+    /// What each shard lasted in each run, the newest run first. `None` where there is none.
+    pub fn new(newest_first: Vec<Vec<DurationMs>>) -> Option<PastRuns> {
+        let each = newest_first.into_iter().filter(|each| !each.is_empty());
+        let weighted = each
+            .enumerate()
+            .map(|(age, each)| ((-(age as f64) / HALF_LIFE_RUNS).exp2(), each));
+        let mut runs: Vec<(f64, Vec<DurationMs>)> = weighted.collect();
+        let work = |each: &[DurationMs]| each.iter().map(|lasts| lasts.0).sum::<i64>();
+        runs.sort_by_key(|(_, each)| work(each));
+        let mut sum = 0.0;
+        for (weight, _) in &mut runs {
+            sum += *weight;
+            *weight = sum;
+        }
+        (!runs.is_empty()).then_some(PastRuns { runs })
+    }
+
+    /// The run that so much of the weight has no more work than; `part` from 0 to 1.
+    pub fn at(&self, part: f64) -> &[DurationMs] {
+        let whole = self.runs.last().map_or(0.0, |(weight, _)| *weight);
+        let reached = |(weight, _): &(f64, _)| *weight < part * whole;
+        let at = self.runs.partition_point(reached);
+        &self.runs[at.min(self.runs.len() - 1)].1
+    }
 }
 
 #[derive(Clone, Debug)]
 pub struct Arrival {
     pub at: WallMs,
     pub job: JobName,
-    /// Of each shard of this one run, where that is known; else as its job's.
-    pub lasts: Option<DurationMs>,
+    /// Of this one run, where that is known; else as its job's.
+    pub lasts: Option<Lasts>,
 }
 
 impl Lasts {
@@ -76,25 +116,28 @@ impl Lasts {
         (!observed.is_empty()).then_some(Lasts::Drawn(observed))
     }
 
-    pub fn by_shard(mut observed: Vec<Vec<DurationMs>>) -> Lasts {
-        for shard in &mut observed {
-            shard.sort_unstable();
-        }
-        Lasts::ByShard(observed)
-    }
-
-    /// `stream` tells attempts apart: the same one is answered the same.
-    pub(crate) fn of(&self, shard: u32, seed: u64, stream: u64) -> DurationMs {
+    /// The same attempt is answered the same.
+    pub(crate) fn of(&self, shard: u32, seed: u64, which: Which) -> DurationMs {
+        let unit = |stream| Draw::new(seed, stream).unit();
         match self {
             Lasts::Always(duration) => *duration,
-            Lasts::Drawn(observed) => quantile(observed, Draw::new(seed, stream).unit()),
-            Lasts::ByShard(each) => {
-                let at = (shard as usize).min(each.len().saturating_sub(1));
-                let observed = each.get(at).map_or(&[][..], Vec::as_slice);
-                quantile(observed, Draw::new(seed, stream).unit())
-            }
+            Lasts::Drawn(observed) => quantile(observed, unit(which.attempt)),
+            Lasts::Each(each) => of_shard(each, shard),
+            Lasts::ByRun(runs) => of_shard(runs.at(unit(which.run)), shard),
         }
     }
+}
+
+/// Numbers that tell runs apart, and the attempts of all runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Which {
+    pub(crate) run: u64,
+    pub(crate) attempt: u64,
+}
+
+fn of_shard(each: &[DurationMs], shard: u32) -> DurationMs {
+    let found = each.get(shard as usize).or(each.last());
+    found.copied().unwrap_or(DurationMs::ZERO)
 }
 
 /// Of sorted durations, with what lies between two of them in proportion; `part` from 0 to 1. Zero of
@@ -131,17 +174,43 @@ mod tests {
 
     #[test]
     fn a_shard_lasts_as_it_did() {
-        let each = Lasts::by_shard([5, 7, 9].map(|ms| vec![DurationMs(ms)]).to_vec());
+        let which = |run, attempt| Which { run, attempt };
+        let each = Lasts::Each([5, 7, 9].map(DurationMs).to_vec());
         for (shard, expected) in [(0, 5), (2, 9), (8, 9)] {
-            assert_eq!(each.of(shard, 1, 1), DurationMs(expected));
+            assert_eq!(each.of(shard, 1, which(1, 1)), DurationMs(expected));
         }
         let drawn = Lasts::drawn([30, 10].map(DurationMs).to_vec()).unwrap();
         let mean: i64 = (0..1_000)
-            .map(|stream| drawn.of(0, 3, stream).0)
+            .map(|stream| drawn.of(0, 3, which(1, stream)).0)
             .sum::<i64>()
             / 1_000;
         assert!((18..=22).contains(&mean), "{mean}");
-        assert_eq!(drawn.of(0, 3, 5), drawn.of(4, 3, 5));
+        assert_eq!(drawn.of(0, 3, which(1, 5)), drawn.of(4, 3, which(2, 5)));
         assert_eq!(Lasts::drawn(Vec::new()), None);
+    }
+
+    #[test]
+    fn shards_of_a_run_last_as_in_one_run_of_the_past() {
+        let runs = [[2, 3], [20, 30], [200, 300]].map(|each| each.map(DurationMs).to_vec());
+        let past = PastRuns::new(runs.to_vec()).unwrap();
+        for (part, expected) in [
+            (0.0, 2),
+            (0.3, 2),
+            (0.5, 20),
+            (0.66, 20),
+            (0.9, 200),
+            (1.0, 200),
+        ] {
+            assert_eq!(past.at(part)[0], DurationMs(expected), "{part}");
+        }
+        // Nine new runs of one kind, and ten of another before them: the new ones weigh more.
+        let kinds = [vec![vec![DurationMs(9)]; 9], vec![vec![DurationMs(1)]; 10]].concat();
+        assert_eq!(PastRuns::new(kinds).unwrap().at(0.5), [DurationMs(9)]);
+        assert_eq!(PastRuns::new(vec![Vec::new()]), None);
+        let lasts = Lasts::ByRun(past);
+        for run in 0..50 {
+            let of = |shard, attempt| lasts.of(shard, 1, Which { run, attempt }).0;
+            assert_eq!(of(0, 1) * 3, of(1, 2) * 2, "both of one run");
+        }
     }
 }

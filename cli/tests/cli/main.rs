@@ -17,4 +17,5 @@ mod patience;
 mod place;
 mod plan;
 mod schema;
+mod sizing;
 mod usage;

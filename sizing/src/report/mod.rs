@@ -4,8 +4,10 @@ mod classes;
 mod control;
 mod job;
 
-pub use classes::{ClassReport, Dimension, Purchase, report_classes};
-pub use control::{ControlReport, LEASE_BYTES, LEDGER_SYNCS, RUN_BYTES, report_control};
+pub use classes::{ClassReport, Dimension, Purchase, in_words, report_classes};
+pub use control::{
+    ControlReport, LEASE_BYTES, LEDGER_SYNCS, RUN_BYTES, bytes_in_words, report_control,
+};
 pub use job::{JobReport, ShardAdvice, Skew, WindowFit, report_job};
 
 use serde::Serialize;

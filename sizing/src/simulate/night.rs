@@ -23,6 +23,8 @@ pub struct Night {
 pub struct RunNight {
     pub run_id: RunId,
     pub job: usize,
+    /// The arrival that asked for it; none of one that its schedule fired.
+    pub arrival: Option<usize>,
     pub fire_time: WallMs,
     pub admitted: WallMs,
     pub started: Option<WallMs>,

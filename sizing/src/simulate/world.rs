@@ -26,7 +26,7 @@ use protocol::{
 
 use super::SimulateError;
 use super::night::{HostNight, Night, RunNight, Span};
-use crate::scenario::{Arrival, Scenario};
+use crate::scenario::{Arrival, Lasts, Scenario, Which};
 
 /// The clock that no schedule is judged by; long enough after zero for the first lease's full time.
 const BOOT: BootMs = BootMs(3_600_000);
@@ -55,7 +55,7 @@ pub(super) struct World<'a> {
     job_of_id: BTreeMap<JobId, usize>,
     run_at: BTreeMap<RunId, usize>,
     /// Of runs whose length is known.
-    lasts: BTreeMap<RunId, DurationMs>,
+    lasts: BTreeMap<RunId, Lasts>,
     asked: BTreeMap<RequestId, usize>,
     answers: VecDeque<(RequestId, Result<Done, RequestError>)>,
     ids: u64,
@@ -539,6 +539,7 @@ impl<'a> World<'a> {
                     self.night.runs.push(RunNight {
                         run_id: run.run_id,
                         job,
+                        arrival: None,
                         fire_time: run.fire_time,
                         admitted: run.admitted_at,
                         started: None,
@@ -592,8 +593,11 @@ impl<'a> World<'a> {
         let Arrival { job, lasts, .. } = &self.scenario.arrivals[arrival];
         match answer {
             Ok(Done::RunStarted { run_id, .. }) => {
+                if let Some(&at) = self.run_at.get(&run_id) {
+                    self.night.runs[at].arrival = Some(arrival);
+                }
                 if let Some(lasts) = lasts {
-                    self.lasts.insert(run_id, *lasts);
+                    self.lasts.insert(run_id, lasts.clone());
                 }
             }
             Ok(_) => {}
@@ -650,12 +654,14 @@ impl<'a> World<'a> {
         let Some(&job) = self.job_of.get(&work.job) else {
             return;
         };
-        let lasts = self.lasts.get(&work.run_id).copied().unwrap_or_else(|| {
-            let stream = stream_of(job, work);
+        let (which, seed) = (which(job, work), self.scenario.seed);
+        let lasts = if let Some(known) = self.lasts.get(&work.run_id) {
+            known.of(work.shard, seed, which)
+        } else {
             let job = &self.scenario.jobs[job];
-            let learned = job.lasts.of(work.shard, self.scenario.seed, stream);
+            let learned = job.lasts.of(work.shard, seed, which);
             DurationMs((learned.0 as f64 * job.volume).round() as i64)
-        });
+        };
         let (lasts, ends) = if lasts > work.timeout {
             (work.timeout, AttemptOutcome::TimedOut)
         } else {
@@ -689,18 +695,15 @@ impl<'a> World<'a> {
     }
 }
 
-/// One number for each attempt, whatever else happens that night: so two nights that differ in a host
-/// draw the same lengths, and their difference is the host's.
-fn stream_of(job: usize, work: &Work) -> u64 {
-    let parts = [
-        job as u64,
-        work.fire_time.0.unsigned_abs(),
-        u64::from(work.shard),
-        u64::from(work.attempt),
-    ];
-    parts
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |mixed: u64, part| {
-            (mixed ^ part).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+/// One number for each run and each attempt, whatever else happens that night: so two nights that
+/// differ in a host draw the same lengths, and their difference is the host's.
+fn which(job: usize, work: &Work) -> Which {
+    let mix = |mixed: u64, part: u64| (mixed ^ part).wrapping_mul(0x0000_0100_0000_01b3);
+    let of_run = [job as u64, work.fire_time.0.unsigned_abs()];
+    let run = of_run.into_iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    let of_attempt = [u64::from(work.shard), u64::from(work.attempt)];
+    Which {
+        run,
+        attempt: of_attempt.into_iter().fold(run, mix),
+    }
 }

@@ -78,7 +78,7 @@ pub fn plan_replay(trace: &Trace, machines: &[Machines], seed: u64) -> Result<Re
     let arrivals = trace.jobs.iter().map(|job| Arrival {
         at: ZERO + seconds(job.submit_s - first_s),
         job: named[&Shape::of(job, machines)].clone(),
-        lasts: Some(seconds(job.run_s)),
+        lasts: Some(Lasts::Always(seconds(job.run_s))),
     });
     let mut waits_s: Vec<i64> = trace.jobs.iter().filter_map(|job| job.wait_s).collect();
     waits_s.sort_unstable();

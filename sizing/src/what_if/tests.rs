@@ -38,7 +38,9 @@ fn history() -> History {
             manifest: Arc::new(manifest),
             shards: 8,
             runs: Vec::new(),
+            has_older: false,
         }],
+        beside: Vec::new(),
         resources: BTreeMap::new(),
         classes: Arc::new(Classes::built_in()),
     }

@@ -148,7 +148,7 @@ fn the_same_seed_is_the_same_night_and_another_is_another() {
     let arrival = Arrival {
         at: MIDNIGHT + minutes(600),
         job: "night/books".parse().unwrap(),
-        lasts: Some(minutes(3)),
+        lasts: Some(Lasts::Always(minutes(3))),
     };
     scenario.arrivals.push(arrival);
     let night = sizing::simulate(&scenario).unwrap();

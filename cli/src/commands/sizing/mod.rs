@@ -11,7 +11,7 @@ use sizing::report::{Report, report};
 use sizing::scenario::Scenario;
 use sizing::simulate::SimulateError;
 use sizing::what_if::{Outcome, WhatIf, outcome, parse_what_if};
-use sizing::{Prediction, check_predictions, plan_night, simulate};
+use sizing::{Accuracy, Prediction, check_predictions, plan_night, simulate};
 
 use crate::args::{Sheet, Sizing};
 use crate::clock::now;
@@ -36,6 +36,7 @@ pub(super) struct Answer {
     report: Report,
     /// How well the simulation tells what has been.
     predictions: Vec<Prediction>,
+    accuracy: Accuracy,
     night: Outcome,
     what_if: Option<Changed>,
     /// Jobs of which nothing was seen: their shards are taken to last what the manifest expects of a run.
@@ -80,10 +81,13 @@ pub(crate) fn sizing(options: &Sizing) -> Result<(), Failure> {
         }
         None => None,
     };
+    let predictions = check_predictions(&history, options.seed);
+    let predictions = predictions.map_err(|error| of_simulation(&error))?;
     let answer = Answer {
         from,
         to,
-        predictions: check_predictions(&history, options.seed).map_err(|e| of_simulation(&e))?,
+        accuracy: Accuracy::of(&predictions),
+        predictions,
         report: report(&history),
         night: night_of(&planned.scenario)?,
         what_if: match changed {

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use protocol::{DurationMs, JobName};
-use sizing::report::{Dimension, JobReport, WindowFit};
+use sizing::Prediction;
+use sizing::report::{Dimension, JobReport, WindowFit, bytes_in_words, in_words};
 use sizing::what_if::Outcome;
 
 use super::Answer;
@@ -12,22 +13,28 @@ use crate::text::{LINE_WIDTH, Table, wrap_prose};
 
 pub(super) fn table(answer: &Answer) -> String {
     let mut text = String::new();
-    let mut add = |title: &str, table: &Table| {
-        if !table.is_empty() {
-            let gap = if text.is_empty() { "" } else { "\n" };
-            write!(text, "{gap}{title}\n{}", table.render()).expect("text takes text");
-        }
-    };
+    let mut add = |title: &str, table: &Table| add_to(&mut text, title, table);
     let seen = format!("What was seen from {} to {}.", answer.from, answer.to);
     add(&seen, &jobs(answer));
     add("Windows and shards that stand out.", &windows(answer));
-    add("Hosts at the busiest moment, by class.", &classes(answer));
+    add(
+        "Hosts by class: how many leave a fifth, what binds, and what is left of it.",
+        &classes(answer),
+    );
+    add(
+        "Each of them at its own busiest moment.",
+        &dimensions(answer),
+    );
     add("Control machines.", &control(answer));
     add("What to buy.", &purchases(answer));
     add(
-        "How well the simulation tells what has been: each job's newest run, by those before it.",
+        "How well the simulation tells what has been: each job's newest run.",
         &predictions(answer),
     );
+    for line in trust(answer) {
+        writeln!(text, "{line}").expect("text takes text");
+    }
+    let mut add = |title: &str, table: &Table| add_to(&mut text, title, table);
     let title = match &answer.what_if {
         None => "The night that follows, simulated.".to_owned(),
         Some(changed) => {
@@ -56,6 +63,13 @@ pub(super) fn table(answer: &Answer) -> String {
          `matins describe JOB` says what each host lacks",
     );
     text
+}
+
+fn add_to(text: &mut String, title: &str, table: &Table) {
+    if !table.is_empty() {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        write!(text, "{gap}{title}\n{}", table.render()).expect("text takes text");
+    }
 }
 
 fn length(ms: i64) -> String {
@@ -148,47 +162,66 @@ fn of_window(window: &WindowFit) -> Vec<String> {
 }
 
 fn classes(answer: &Answer) -> Table {
-    let mut table = Table::new(&[
-        "CLASS", "HOSTS", "NEEDED", "SLOTS", "CPU", "MEMORY", "=BINDS", "LEFT", "~PEAK AT",
-    ]);
+    let mut table = Table::new(&["~CLASS", "HOSTS", "NEEDED", "BINDS", "LEFT"]);
     for class in &answer.report.classes {
-        let dimension = |name: &str| {
-            let found = class
-                .dimensions
-                .iter()
-                .find(|dimension| dimension.name == name);
-            found.map_or_else(String::new, of_dimension)
-        };
-        let number = |number: Option<usize>| number.map_or_else(String::new, |n| n.to_string());
+        let needed = class.hosts_needed.map(|needed| needed.to_string());
         table.row(vec![
-            match class.class.as_str() {
-                "-" => "none".to_owned(),
-                name => name.to_owned(),
-            },
+            class_name(&class.class),
             class.hosts.to_string(),
-            number(class.hosts_needed),
-            dimension("slots"),
-            dimension("cpu"),
-            dimension("memory"),
-            class.binds.unwrap_or_default().to_owned(),
-            class.headroom.map_or_else(String::new, percent),
+            needed.unwrap_or_default(),
             class
-                .peak_at
-                .map_or_else(String::new, |at| at.whole_second().to_rfc3339()),
+                .binds
+                .map_or_else(String::new, |it| in_words(it).to_owned()),
+            class.headroom.map_or_else(String::new, percent),
         ]);
     }
     table
 }
 
-/// `6/8`: so much of it at the peak.
-fn of_dimension(dimension: &Dimension) -> String {
-    let amount = |amount: f64| match dimension.name {
-        "memory" => format!("{:.1}G", amount / f64::from(1 << 30)),
+fn class_name(class: &str) -> String {
+    match class {
+        "-" => "none".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn dimensions(answer: &Answer) -> Table {
+    let mut table = Table::new(&["~CLASS", "WHAT", "MOST", "OF", "USED", "AT"]);
+    for class in &answer.report.classes {
+        for dimension in &class.dimensions {
+            // Nobody took any, and nobody offers any.
+            if dimension.peak == Some(0.0) && dimension.capacity.is_none() {
+                continue;
+            }
+            let unknown = || "unknown".to_owned();
+            let most = |peak| match (amount(dimension, peak), dimension.partial) {
+                (most, true) => format!("{most}+"),
+                (most, false) => most,
+            };
+            table.row(vec![
+                class_name(&class.class),
+                in_words(dimension.name).to_owned(),
+                dimension.peak.map_or_else(unknown, most),
+                dimension
+                    .capacity
+                    .map_or_else(unknown, |of| amount(dimension, of)),
+                dimension.used().map_or_else(String::new, percent),
+                dimension
+                    .peak_at
+                    .map_or_else(String::new, |at| at.whole_second().to_rfc3339()),
+            ]);
+        }
+    }
+    table
+}
+
+fn amount(dimension: &Dimension, amount: f64) -> String {
+    match dimension.name {
+        "memory" => bytes_in_words(amount),
         "cpu" => format!("{amount:.1}"),
+        "io" => format!("{amount:.0}/s"),
         _ => format!("{amount:.0}"),
-    };
-    let capacity = dimension.capacity.map_or_else(|| "?".to_owned(), amount);
-    format!("{}/{capacity}", amount(dimension.peak))
+    }
 }
 
 fn control(answer: &Answer) -> Table {
@@ -200,17 +233,21 @@ fn control(answer: &Answer) -> Table {
     row(
         "runs a year",
         format!("{:.0}", control.runs_per_year),
-        "as many as were seen",
+        "as many as were seen, of each job since its first",
     );
     row(
         "leases a year",
         format!("{:.0}", control.leases_per_year),
-        "as many as were seen",
+        "the same",
     );
+    let text = bytes_in_words(control.text_gib_per_year * f64::from(1 << 30));
     row(
-        "ledger a year",
-        format!("{:.2} GiB", control.gib_per_year),
-        "rows and indexes as measured of a filled ledger",
+        "ledger a year, at least",
+        control.bytes_in_words(),
+        &format!(
+            "rows and indexes as measured, {text} of it reasons and tails of attempts; alerts, audit and \
+             profiles of hosts come on top"
+        ),
     );
     row(
         "commits a second",
@@ -235,17 +272,91 @@ fn purchases(answer: &Answer) -> Table {
 }
 
 fn predictions(answer: &Answer) -> Table {
-    let mut table = Table::new(&["~JOB", "PREDICTED", "MEASURED", "APART"]);
+    let mut table = Table::new(&[
+        "~JOB",
+        "BESIDE",
+        "PREDICTED",
+        "BETWEEN",
+        "REPLAYED",
+        "MEASURED",
+        "APART",
+    ]);
+    let mut told: Vec<&JobName> = Vec::new();
     for line in &answer.predictions {
-        let apart = line.predicted_ms as f64 / line.measured_ms.max(1) as f64 - 1.0;
+        // The newest of a job comes first.
+        if told.contains(&&line.job) {
+            continue;
+        }
+        told.push(&line.job);
         table.row(vec![
             line.job.to_string(),
+            line.beside.to_string(),
             length(line.predicted_ms),
+            between(line),
+            length(line.replayed_ms),
             length(line.measured_ms),
-            format!("{:+.0} %", apart * 100.0),
+            format!("{:+.0} %", line.error() * 100.0),
         ]);
     }
     table
+}
+
+fn between(line: &Prediction) -> String {
+    let (least, most) = (line.predicted_ms_least, line.predicted_ms_most);
+    format!("{}..{}", length(least), length(most))
+}
+
+/// What made a run other than it was told.
+fn why_off(told: &Prediction) -> &'static str {
+    if told.replay_error().abs() > told.error().abs() / 2.0 {
+        return "it waited for or lost what is not simulated";
+    }
+    match (told.cpu, told.error() > 0.0) {
+        (Some(cpu), false) if cpu > 1.1 => "it had more to compute than those before it",
+        (Some(cpu), true) if cpu < 0.9 => "it had less to compute than those before it",
+        (Some(_), false) => {
+            "with no more to compute than those before it, its shards waited for longer: look at what else its \
+             hosts did"
+        }
+        (Some(_), true) => {
+            "with no less to compute than those before it, its shards waited less: its hosts had less else to do"
+        }
+        (None, _) => "its shards took other times than those before it",
+    }
+}
+
+/// All predictions in a few sentences: what to make of the night that follows.
+fn trust(answer: &Answer) -> Vec<String> {
+    let accuracy = &answer.accuracy;
+    let (Some(predicted), Some(replayed)) = (accuracy.predicted_median, accuracy.replayed_median)
+    else {
+        return Vec::new();
+    };
+    let mut words = format!(
+        "Of {} the median prediction is {} off, and {} ended between its bounds. With what its shards did \
+         take, the median one is {} off.",
+        match accuracy.runs {
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        },
+        percent(predicted),
+        accuracy.within,
+        percent(replayed),
+    );
+    if let Some(worst) = accuracy.worst.map(|at| &answer.predictions[at]) {
+        let why = why_off(worst);
+        let error = format!("{:+.0} %", worst.error() * 100.0);
+        let (job, at) = (&worst.job, worst.fire_time);
+        write!(
+            words,
+            " The worst is `{job}@{at}`: {} predicted, {} replayed, {} measured, {error}: {why}.",
+            length(worst.predicted_ms),
+            length(worst.replayed_ms),
+            length(worst.measured_ms),
+        )
+        .expect("text takes text");
+    }
+    wrap_prose(&words, LINE_WIDTH)
 }
 
 /// Name of each figure of a night, and its cell.
@@ -333,7 +444,8 @@ pub(super) fn csv(answer: &Answer) -> String {
         ("class", "/classes", "class"),
         ("control", "/control", ""),
         ("purchase", "/purchases", "role"),
-        ("prediction", "/predictions", "job"),
+        ("prediction", "/predictions", "run"),
+        ("accuracy", "/accuracy", ""),
         ("night", "/night", ""),
         ("what_if", "/what_if/night", ""),
     ];
@@ -396,9 +508,35 @@ fn quoted(cell: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use protocol::{RunId, WallMs};
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_is_told_wrong_is_told_why() {
+        let check = |(predicted_ms, replayed_ms), cpu, expected: &str| {
+            let told = Prediction {
+                job: "a/b".parse().unwrap(),
+                run: RunId(1),
+                fire_time: WallMs(0),
+                beside: 0,
+                predicted_ms,
+                predicted_ms_least: 0,
+                predicted_ms_most: 0,
+                replayed_ms,
+                measured_ms: 100,
+                cpu,
+            };
+            assert!(why_off(&told).contains(expected), "{told:?}");
+        };
+        check((50, 60), Some(1.5), "not simulated");
+        check((50, 99), Some(1.5), "more to compute");
+        check((50, 99), Some(1.0), "waited for longer");
+        check((150, 101), Some(0.5), "less to compute");
+        check((150, 101), Some(1.0), "waited less");
+        check((150, 101), None, "took other times");
+    }
 
     #[test]
     fn a_figure_a_line() {

@@ -32,11 +32,15 @@ fn seen(nights: &[Vec<i64>]) -> SeenJob {
                 granted: fire_time,
                 started: fire_time,
                 ended: fire_time + DurationMs::from_secs(*seconds),
-                outcome: AttemptOutcome::Succeeded,
+                outcome: Some(AttemptOutcome::Succeeded),
                 cpu: DurationMs::ZERO,
                 memory_bytes_peak: 0,
+                operations: None,
+                operations_partial: false,
+                text_bytes: 0,
             });
         SeenRun {
+            run: protocol::RunId(night as i64 + 1),
             fire_time,
             nominal: Some(format!("{}T02:00:00", &fire_time.to_rfc3339()[..10])),
             admitted: fire_time,
@@ -53,6 +57,7 @@ fn seen(nights: &[Vec<i64>]) -> SeenJob {
         manifest: Arc::new(manifest),
         shards: nights.last().map_or(1, |shards| shards.len() as u32),
         runs: nights.iter().enumerate().map(run).collect(),
+        has_older: false,
     }
 }
 
@@ -69,6 +74,7 @@ fn fleet(hosts: usize) -> History {
         to: FIRST + DurationMs(60 * DAY),
         hosts: (0..hosts).map(host).collect(),
         jobs: Vec::new(),
+        beside: Vec::new(),
         resources: BTreeMap::new(),
         classes: Arc::new(Classes::built_in()),
     }
