@@ -113,11 +113,7 @@ fn rank(health: &str) -> usize {
 }
 
 fn clip(mut line: String) -> String {
-    let mut end = line.len().min(REASON_BYTES_MAX);
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    line.truncate(end);
+    line.truncate(line.floor_char_boundary(REASON_BYTES_MAX));
     line
 }
 

@@ -432,11 +432,7 @@ fn difference(
 }
 
 fn clip(text: &str) -> &str {
-    let mut end = text.len().min(DIFFERENCE_TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(DIFFERENCE_TEXT_BYTES_MAX)]
 }
 
 #[cfg(test)]

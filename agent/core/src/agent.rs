@@ -456,11 +456,8 @@ impl Agent {
         let Some(ended) = self.ended.get_mut(&token).filter(|e| e.tail_pending) else {
             return;
         };
-        let mut cut = tail.len().saturating_sub(OUTPUT_TAIL_BYTES_MAX);
-        while !tail.is_char_boundary(cut) {
-            cut += 1;
-        }
-        tail.drain(..cut);
+        let cut = tail.len().saturating_sub(OUTPUT_TAIL_BYTES_MAX);
+        tail.drain(..tail.ceil_char_boundary(cut));
         ended.end.tail = tail;
         ended.tail_pending = false;
         self.send_receipt(token);

@@ -314,9 +314,5 @@ impl Context<'_> {
 
 /// What is kept of a text: its beginning, cut between two characters.
 pub(crate) fn clip(text: &str) -> &str {
-    let mut end = text.len().min(TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
 }

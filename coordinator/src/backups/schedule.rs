@@ -209,10 +209,7 @@ async fn carry(ship: &[String], file: &Path, limit: Duration) -> Result<(), Stri
         return Ok(());
     }
     let said = String::from_utf8_lossy(&ended.stderr);
-    let mut start = said.len().saturating_sub(WORDS_BYTES_MAX);
-    while !said.is_char_boundary(start) {
-        start += 1;
-    }
+    let start = said.ceil_char_boundary(said.len().saturating_sub(WORDS_BYTES_MAX));
     let said = match said[start..].trim() {
         "" => "it said nothing".to_owned(),
         said => said.to_owned(),

@@ -299,11 +299,7 @@ impl ToValue for String {
 
 /// As much of a text as a fact may have.
 pub(crate) fn shortened(mut text: String) -> String {
-    let mut end = text.len().min(FACT_TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
+    text.truncate(text.floor_char_boundary(FACT_TEXT_BYTES_MAX));
     text
 }
 

@@ -86,10 +86,7 @@ impl Teller {
     }
 
     pub(super) fn failed(&mut self, fault: SpawnFault, mut why: String) {
-        let end = (0..=WHY_BYTES_MAX)
-            .rev()
-            .find(|at| why.is_char_boundary(*at));
-        why.truncate(end.unwrap_or(0));
+        why.truncate(why.floor_char_boundary(WHY_BYTES_MAX));
         self.say(&Word::Failed { fault, why });
     }
 

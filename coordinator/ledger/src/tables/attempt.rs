@@ -258,10 +258,8 @@ fn names_of(limits: &[Limit]) -> Option<String> {
 
 /// The last of the output that the ledger keeps; `None` where there is none.
 fn tail_of(output: &str) -> Option<&str> {
-    let mut start = output.len().saturating_sub(OUTPUT_TAIL_BYTES_MAX);
-    while !output.is_char_boundary(start) {
-        start += 1;
-    }
+    let start = output.len().saturating_sub(OUTPUT_TAIL_BYTES_MAX);
+    let start = output.ceil_char_boundary(start);
     (!output.is_empty()).then(|| &output[start..])
 }
 
