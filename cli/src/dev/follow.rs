@@ -71,6 +71,7 @@ fn apply_all(
     let client = wait_for_coordinator(data)?;
     let (applied, end) = apply::put_all(&client, manifests);
     end?;
+    applied.warn();
     let mut refused = applied.refused;
     if let Some(last) = refused.pop() {
         for told in &refused {

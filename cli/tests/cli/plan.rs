@@ -198,3 +198,28 @@ fn a_plan_ends_as_an_apply_would() {
     said.refused_with_remedy(3, &["asking the coordinator", "and ask again"]);
     assert!(!said.stderr.contains("whether it was done"), "{said:?}");
 }
+
+#[test]
+fn what_a_job_asks_for_in_vain_is_said_and_the_job_is_taken() {
+    let house = House::new();
+    let text = manifest("demo/a", YEARLY, 1, ECHO) + "needs: { class: ledger }\n";
+    house.place.write("a.yaml", &text);
+    let planned = house.matins(&["apply", "-f", "a.yaml", "--dry-run"]).done();
+    fits(&planned);
+    assert!(
+        planned.contains("  warning     needs.class: there is no class `ledger`"),
+        "{planned}"
+    );
+
+    let said = house.matins(&["apply", "-f", "a.yaml"]);
+    fits(&said.stderr);
+    assert_eq!(
+        said.stderr,
+        "warning: demo/a: needs.class: there is no class `ledger`: `matins classes`\n    \
+         lists those there are\n"
+    );
+    assert!(said.done().contains("created"));
+    let again = house.json(&["apply", "-f", "a.yaml"]);
+    assert_eq!(again[0]["result"], "unchanged");
+    assert_eq!(again[0]["warnings"][0]["kind"], "no_such_class");
+}

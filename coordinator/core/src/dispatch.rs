@@ -147,15 +147,7 @@ pub enum Waits {
 
 /// Counts the hosts by what rules each out for a shard that asks for this.
 pub fn survey(hosts: impl IntoIterator<Item = Host>, ask: &Ask, classes: &Classes) -> Report {
-    let class = ask.filter.class.as_ref();
-    let mut report = Report {
-        class: class.map(|class| ClassLack {
-            class: class.clone(),
-            exists: classes.class(class).is_some(),
-            reasons: BTreeMap::new(),
-        }),
-        ..Report::default()
-    };
+    let mut report = Report::of_nobody(ask, classes);
     for host in hosts {
         report.considered += 1;
         match host.standing {
@@ -171,7 +163,20 @@ pub fn survey(hosts: impl IntoIterator<Item = Host>, ask: &Ask, classes: &Classe
 }
 
 impl Report {
-    fn count_ready(&mut self, host: &Host, ask: &Ask, classes: &Classes) {
+    pub(crate) fn of_nobody(ask: &Ask, classes: &Classes) -> Report {
+        let class = ask.filter.class.as_ref();
+        Report {
+            class: class.map(|class| ClassLack {
+                class: class.clone(),
+                exists: classes.class(class).is_some(),
+                reasons: BTreeMap::new(),
+            }),
+            ..Report::default()
+        }
+    }
+
+    /// Under what rules it out though it is open and heard, if anything does.
+    pub(crate) fn count_ready(&mut self, host: &Host, ask: &Ask, classes: &Classes) {
         let bearing = (&host.offer, &host.strain);
         match judge(ask, &host.classes, &host.labels, bearing, &host.set_aside) {
             None => self.free += 1,

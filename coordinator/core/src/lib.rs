@@ -24,6 +24,7 @@
 //! | `fleet` | which hosts could take it |
 //! | `pool` | which of many hosts has room, without asking each |
 //! | [`dispatch`] | how it is said why a shard finds no place |
+//! | `doubts` | what is told of a job that would find no place however long it waits |
 //! | `firing` | when a job fires, and that it stands still |
 //! | `fuse` | that a job fires too often, and that what is ready waits too long |
 //! | `grants` | which host gets a shard, what is given up, and what is told |
@@ -52,6 +53,7 @@ mod certificates;
 pub mod clock;
 mod core;
 pub mod dispatch;
+mod doubts;
 mod expiry;
 mod firing;
 mod fleet;
@@ -76,6 +78,7 @@ mod waiting;
 mod yielding;
 
 pub use core::{Config, ConnId, Core, Effect, ProposalId, RequestId};
+pub use doubts::Doubt;
 pub use group::SeenMember;
 pub use held::Held;
 pub use requests::{Asked, Request, RequestError};

@@ -7,12 +7,12 @@ use ::jobs::{Manifest, parse_manifests};
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
-use coordinator_core::{Core, Request, RequestError};
+use coordinator_core::{Doubt, Request, RequestError};
 use ledger::{Done, JobFilter, ROWS_MAX, Standing};
 use protocol::api::{
-    DeleteJobAnswer, DeleteJobRequest, Expectation, Gap, Job, JobDetail, JobPlan, PauseAnswer,
-    PauseRequest, PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest, ResumeRequest, RunAnswer,
-    RunRequest,
+    DeleteJobAnswer, DeleteJobRequest, Expectation, Gap, Job, JobDetail, JobPlan, JobWarning,
+    PauseAnswer, PauseRequest, PlanRequest, PlannedFrom, PutJobAnswer, PutJobRequest,
+    ResumeRequest, RunAnswer, RunRequest,
 };
 use protocol::{JobId, JobName, NamespaceName, WallMs};
 use schemars::JsonSchema;
@@ -137,7 +137,7 @@ pub(super) async fn put(
     let manifest = Arc::new(read_manifest(&what, &name, &body.manifest)?);
     reach_renamed(&asker, &what, &manifest)?;
     let request = Request::PutJob {
-        manifest,
+        manifest: Arc::clone(&manifest),
         expected,
         by,
     };
@@ -150,18 +150,22 @@ pub(super) async fn put(
     else {
         return Err(out_of_place(&what, &done));
     };
-    let fires = next_fires(&api, &what, vec![job_id])
-        .await
-        .map_err(|error| {
-            let done = format!("version {version} is in force");
-            error.after_all(&done, format!("look at it: `matins describe {name}`"))
-        })?;
+    let seen = api.engine.ask(move |core, now| {
+        let doubt = core.doubt(&manifest, now);
+        (core.next_fire(job_id), warnings(doubt.as_ref()))
+    });
+    let (next_fire, warnings) = seen.await.map_err(|error| {
+        let done = format!("version {version} is in force");
+        let look = format!("look at it: `matins describe {name}`");
+        ApiError::asking(&what, &error).after_all(&done, look)
+    })?;
     let answer = PutJobAnswer {
         job: name,
         id: job_id,
         version,
         result: kind_word(kind).to_owned(),
-        next_fire: fires.get(&job_id).copied(),
+        next_fire,
+        warnings,
     };
     Ok(Tagged(version, answer))
 }
@@ -174,9 +178,11 @@ pub(super) async fn plan(
     Entity(body): Entity<PlanRequest>,
 ) -> Result<Json<JobPlan>, ApiError> {
     let what = format!("planning for job {name}");
+    let mut planned_manifest = None;
     let (result, standing) = if let Some(manifest) = body.manifest {
-        let manifest = read_manifest(&what, &name, &manifest)?;
+        let manifest = Arc::new(read_manifest(&what, &name, &manifest)?);
         reach_renamed(&asker, &what, &manifest)?;
+        planned_manifest = Some(Arc::clone(&manifest));
         let judge = move |reader: &ledger::Reader| reader.preview_put(&manifest);
         let preview = api.readers.read(&what, judge).await?;
         let preview = preview.map_err(|refusal| {
@@ -191,11 +197,27 @@ pub(super) async fn plan(
         };
         ("deleted", Some(standing))
     };
-    let now = api.engine.ask(Core::cut_over).await;
-    let cut_over = now
-        .and_then(|cut_over| Ok(cut_over?))
+    let seen = api.engine.ask(move |core, now| {
+        let doubt = planned_manifest.and_then(|manifest| core.doubt(&manifest, now));
+        Ok((core.cut_over(now)?, warnings(doubt.as_ref())))
+    });
+    let (cut_over, warnings) = seen
+        .await
+        .and_then(|seen| seen)
         .map_err(|error| ApiError::asking(&what, &error))?;
-    Ok(Json(planned(name, result, standing, cut_over)))
+    Ok(Json(JobPlan {
+        warnings,
+        ..planned(name, result, standing, cut_over)
+    }))
+}
+
+fn warnings(doubt: Option<&Doubt>) -> Vec<JobWarning> {
+    let warning = |doubt: &Doubt| JobWarning {
+        kind: doubt.kind().to_owned(),
+        field: doubt.field().to_owned(),
+        says: doubt.to_string(),
+    };
+    doubt.map(warning).into_iter().collect()
 }
 
 fn planned(name: JobName, result: &str, standing: Option<Standing>, cut_over: WallMs) -> JobPlan {
@@ -212,6 +234,7 @@ fn planned(name: JobName, result: &str, standing: Option<Standing>, cut_over: Wa
         cut_over: fired_through.map_or(cut_over, |through| through.max(cut_over)),
         open_runs: standing.as_ref().map_or(0, |standing| standing.open_runs),
         leases: standing.as_ref().map_or(0, |standing| standing.leases),
+        warnings: Vec::new(),
         before: standing.map(|standing| PlannedFrom {
             job: standing.job.name,
             version: standing.job.version,

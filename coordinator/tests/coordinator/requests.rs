@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use protocol::api::{Job, JobPlan};
+use protocol::api::{Job, JobPlan, PutJobAnswer};
 use serde_json::{Value, json};
 
 use crate::house::{House, PATIENCE, YEARLY, manifest};
@@ -498,6 +498,30 @@ fn jobs_are_put_changed_and_deleted() {
         (&again["result"], &again["id"]),
         (&json!("revived"), &changed["id"])
     );
+}
+
+/// Whoever puts a job hears at once that it would find no place, and whoever plans it too.
+#[test]
+fn a_job_that_asks_for_what_there_is_not_is_taken_with_a_warning() {
+    let house = House::new();
+    let coordinator = house.start();
+    let text = manifest("t/a", YEARLY, "needs: { class: ledger }");
+    let body = json!({ "manifest": text });
+    let plan: JobPlan = coordinator
+        .call("POST", "/api/v1/jobs/t/a/plan", Some(&body))
+        .ok();
+    let answer: PutJobAnswer = serde_json::from_value(coordinator.put_job("t/a", &text)).unwrap();
+    assert_eq!(answer.result, "created");
+    let [warning] = &answer.warnings[..] else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(
+        (warning.kind.as_str(), warning.field.as_str()),
+        ("no_such_class", "needs.class")
+    );
+    assert_eq!(plan.warnings, answer.warnings);
+    let plain = coordinator.put_job("t/b", &manifest("t/b", YEARLY, ""));
+    assert_eq!(plain["warnings"], json!([]));
 }
 
 /// What would be done is told, and nothing is: not even a version or a line of the audit.

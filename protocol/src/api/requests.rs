@@ -33,6 +33,20 @@ pub struct PutJobAnswer {
     pub result: String,
     #[serde(with = "Rfc3339OrNull")]
     pub next_fire: Option<WallMs>,
+    /// The job stands all the same.
+    #[serde(default)]
+    pub warnings: Vec<JobWarning>,
+}
+
+/// Why no shard of a job would find a place, by all that is known of the hosts now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobWarning {
+    /// `no_such_class` or `no_host`.
+    pub kind: String,
+    /// Of the manifest: `needs.class`.
+    pub field: String,
+    pub says: String,
 }
 
 /// `DELETE /jobs/{namespace}/{name}`.
@@ -77,6 +91,8 @@ pub struct JobPlan {
     pub open_runs: u64,
     /// Shards that run now; a job with one is not deleted.
     pub leases: u64,
+    #[serde(default)]
+    pub warnings: Vec<JobWarning>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

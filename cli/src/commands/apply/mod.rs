@@ -10,7 +10,7 @@ mod plan;
 use std::collections::BTreeSet;
 
 use jobs::Manifest;
-use protocol::api::{DeleteJobRequest, Job, PutJobAnswer, PutJobRequest};
+use protocol::api::{DeleteJobRequest, Job, JobWarning, PutJobAnswer, PutJobRequest};
 use protocol::{JobId, JobName, WallMs};
 use serde_json::json;
 
@@ -39,8 +39,7 @@ pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
     let client = options.asking.target.find()?;
     for manifest in &manifests {
         for warning in striking(manifest.schedule(), now()) {
-            let text = format!("warning: {}: schedule.cron: {warning}", manifest.name);
-            talk(&wrap_prose(&printable(&text), LINE_WIDTH).join("\n    "));
+            warn(&manifest.name, "schedule.cron", &warning.to_string());
         }
     }
     if options.dry_run {
@@ -67,6 +66,7 @@ pub(crate) fn apply(options: &Apply) -> Result<(), Failure> {
     for refusal in &applied.refused {
         talk(&refusal.to_string());
     }
+    applied.warn();
     end?;
     if applied.refused.is_empty() {
         return Ok(());
@@ -149,7 +149,23 @@ fn unmentioned(client: &Client, manifests: &[Manifest]) -> Result<Vec<Job>, Fail
     Ok(known)
 }
 
+/// What there is to be said against a job that is taken all the same.
+fn warn(job: &JobName, field: &str, says: &str) {
+    const INDENT: &str = "    ";
+    let text = format!("warning: {job}: {field}: {says}");
+    let lines = wrap_prose(&printable(&text), LINE_WIDTH - INDENT.len());
+    talk(&lines.join(&format!("\n{INDENT}")));
+}
+
 impl Applied {
+    pub(crate) fn warn(&self) {
+        for answer in &self.answers {
+            for JobWarning { field, says, .. } in &answer.warnings {
+                warn(&answer.job, field, says);
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.answers.is_empty() && self.deleted.is_empty()
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use chrono_tz::Tz;
 use jobs::Manifest;
 use jobs::manifest::{FieldChange, manifest_changes};
-use protocol::api::{JobPlan, PlanRequest};
+use protocol::api::{JobPlan, JobWarning, PlanRequest};
 use protocol::{JobName, WallMs};
 use serde_json::{Value, json};
 
@@ -190,6 +190,7 @@ impl Outlook {
                 value["version"] = json!(plan.version);
                 value["changes"] = changes;
                 value["next_fires"] = fires;
+                value["warnings"] = json!(plan.warnings);
                 value
             }
             Outlook::Deleted(plan) => of_plan(plan),
@@ -206,7 +207,9 @@ impl Outlook {
         match self {
             Outlook::Put { plan, .. } if plan.result == "unchanged" => {
                 let version = plan.version.unwrap_or_default();
-                format!("{}  unchanged, version {version}\n", plan.job)
+                let mut text = format!("{}  unchanged, version {version}\n", plan.job);
+                push_warnings(&mut text, plan);
+                text
             }
             Outlook::Put {
                 plan,
@@ -235,6 +238,7 @@ impl Outlook {
                 if next_fires.is_empty() {
                     push_line(&mut text, "next fires", "none: its schedule has ended");
                 }
+                push_warnings(&mut text, plan);
                 text
             }
             Outlook::Deleted(plan) => {
@@ -299,6 +303,12 @@ fn push_change(text: &mut String, change: &FieldChange) {
             let sign = if i == 0 { sign } else { ' ' };
             let _ = writeln!(text, "    {sign} {part}");
         }
+    }
+}
+
+fn push_warnings(text: &mut String, plan: &JobPlan) {
+    for JobWarning { field, says, .. } in &plan.warnings {
+        push_line(text, "warning", &format!("{field}: {says}"));
     }
 }
 

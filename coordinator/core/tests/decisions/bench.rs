@@ -8,16 +8,17 @@ use coordinator_core::{
     Config, ConnId, Core, Effect, ProposalId, Request, RequestError, RequestId,
 };
 use jobs::Manifest;
-use ledger::command::{Command, Fire, Proposal, RerunScope};
+use ledger::command::{Command, Fire, Proposal, RegisterHost, RerunScope};
 use ledger::{Done, RunState, ShardState, Store};
 use profiles::classes::Classes;
 use protocol::attempt::{AttemptEnd, AttemptOutcome, Exit};
+use protocol::host::{ProfileDigest, Value};
 use protocol::message::{
     AgentMessage, Attach, CoordinatorBody, Heartbeat, Incarnation, Nonce, Receipt,
 };
 use protocol::{
-    AgentId, AgentName, BootMs, DurationMs, Epoch, JobId, JobName, Lifetime, Now, Rules, RunId,
-    SessionId, Token, WallMs,
+    AgentId, AgentName, BootMs, DurationMs, Epoch, HostFacts, JobId, JobName, Lifetime, Now, Rules,
+    RunId, SessionId, Token, WallMs,
 };
 
 /// Steps of time in which a shell must tick.
@@ -429,6 +430,28 @@ impl Bench {
             by,
         })
         .unwrap();
+    }
+
+    /// A host tells what it is.
+    pub(crate) fn registers(&mut self, name: &str, facts: &[(&'static str, Value)]) {
+        let mut told = HostFacts::default();
+        for (fact, value) in facts {
+            told.know(fact, value.clone());
+        }
+        let name = agent_name(name);
+        let agents = self.core.working_set().agents.values();
+        let mut before = agents.filter(|agent| agent.name == name);
+        let before = before.find_map(|agent| agent.profile);
+        let register = RegisterHost {
+            against: before.map_or(0, |profile| profile.generation),
+            digest: ProfileDigest([self.fresh_id() as u8; 16]),
+            name,
+            facts: told,
+            report: "{}".to_owned(),
+            differences: Vec::new(),
+        };
+        self.asked(Request::RegisterHost(Box::new(register)))
+            .unwrap();
     }
 
     /// A run at a person's wish.

@@ -9,6 +9,7 @@ mod bench;
 mod certificates;
 mod clocks;
 mod dispatch;
+mod doubts;
 mod expiry;
 mod fires;
 mod group;
