@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, LocalResult, NaiveDateTime, SecondsFormat, TimeZone, Utc};
 use chrono_tz::Tz;
-use protocol::{DurationMs, WallMs};
+use protocol::WallMs;
 
 pub(crate) fn now() -> WallMs {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -77,39 +77,9 @@ pub(crate) fn instant_of_local(local: NaiveDateTime, zone: &str) -> Result<WallM
     }
 }
 
-/// A length of time as precise as a person wants it: `12ms`, `1.2s`, `47s`, `4m12s`, `3h05m`, `2d4h`.
-pub(crate) fn rough(length: DurationMs) -> String {
-    let ms = length.0;
-    match ms {
-        i64::MIN..0 => format!("-{}", rough(DurationMs(ms.saturating_neg()))),
-        0..1000 => format!("{ms}ms"),
-        1000..10_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
-        10_000..60_000 => format!("{}s", ms / 1000),
-        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms / 1000 % 60),
-        3_600_000..86_400_000 => format!("{}h{:02}m", ms / 3_600_000, ms / 60_000 % 60),
-        _ => format!("{}d{}h", ms / 86_400_000, ms / 3_600_000 % 24),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lengths_are_as_precise_as_wanted() {
-        for (ms, expected) in [
-            (0, "0ms"),
-            (12, "12ms"),
-            (1_250, "1.2s"),
-            (47_900, "47s"),
-            (252_000, "4m12s"),
-            (11_100_000, "3h05m"),
-            (187_200_000, "2d4h"),
-            (-1_500, "-1.5s"),
-        ] {
-            assert_eq!(rough(DurationMs(ms)), expected);
-        }
-    }
 
     #[test]
     fn local_times_that_a_clock_shows_once_are_instants() {

@@ -1,5 +1,6 @@
 //! `matins`: every part of Matins and every command, in one binary.
 
+mod amounts;
 mod args;
 mod client;
 mod clock;

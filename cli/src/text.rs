@@ -306,36 +306,9 @@ pub(crate) fn count(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// `512 B`, `1.4 GiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 {
-        format!("{bytes} B")
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_the_unit_that_fits() {
-        for (bytes, expected) in [
-            (512, "512 B"),
-            (1 << 20, "1.0 MiB"),
-            (3_000_592_982_016, "2.7 TiB"),
-        ] {
-            assert_eq!(size(bytes), expected);
-        }
-    }
 
     #[test]
     fn what_disorders_a_text_is_written_as_an_escape() {

@@ -15,9 +15,9 @@ use protocol::DurationMs;
 use terminal_size::{Height, terminal_size};
 
 use crate::args::parse_length;
-use crate::clock;
 use crate::failure::{Failure, Status, Told};
 use crate::output::{Page, print, talk};
+use crate::{amounts, clock};
 
 /// Shortest time between two looks.
 const PAUSE_MIN: DurationMs = DurationMs(200);
@@ -122,7 +122,7 @@ fn draw(text: &str, pause: DurationMs) -> Result<(), Failure> {
     let height = terminal_size().map_or(24, |(_, Height(height))| usize::from(height));
     let head = format!(
         "every {}, last at {}; ^C ends it\n\n",
-        clock::rough(pause),
+        amounts::rough(pause),
         clock::time_of_day(clock::now(), clock::local_zone())
     );
     print(&format!(

@@ -5,8 +5,9 @@ use std::path::Path;
 use ledger::backup::Seal;
 use serde_json::{Value, json};
 
+use crate::amounts::rough;
 use crate::args::{Backup, Restore, Text};
-use crate::clock::{now, rough};
+use crate::clock::now;
 use crate::commands::asking_user;
 use crate::commands::sql::find_ledger;
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 use protocol::api::{ClockKept, ClockSeen, Clocks};
 use protocol::{DurationMs, WallMs};
 
+use crate::amounts::{rough, rough_us};
 use crate::args::Clock;
-use crate::clock::rough;
 use crate::failure::Failure;
 use crate::output::Room;
 use crate::text::{Table, count, printable, wrap_prose};
@@ -91,7 +91,7 @@ fn row(clock: &ClockSeen, now: WallMs, wide: bool) -> Vec<String> {
         offset(clock),
         kept.map_or("?", |kept| &kept.verdict).to_owned(),
         kept.and_then(|kept| kept.bound_us)
-            .map_or_else(|| "?".to_owned(), length),
+            .map_or_else(|| "?".to_owned(), rough_us),
         set(clock, now),
     ];
     if wide {
@@ -140,18 +140,7 @@ fn why(clock: &ClockSeen, kept: &ClockKept) -> String {
 
 fn signed(us: i64) -> String {
     let sign = if us < 0 { '-' } else { '+' };
-    format!("{sign}{}", length(us.saturating_abs()))
-}
-
-/// Microseconds, in the unit that says most with three digits or so.
-fn length(us: i64) -> String {
-    let tenths = |unit: i64| format!("{}.{}", us / unit, us % unit * 10 / unit);
-    match us {
-        ..1_000 => format!("{us} us"),
-        1_000..1_000_000 => format!("{} ms", tenths(1_000)),
-        1_000_000..60_000_000 => format!("{} s", tenths(1_000_000)),
-        _ => rough(DurationMs(us / 1_000)),
-    }
+    format!("{sign}{}", rough_us(us.saturating_abs()))
 }
 
 #[cfg(test)]
@@ -223,25 +212,12 @@ mod tests {
         for said in [
             "The clock of c1, which leads, is trusted; jobs fire by it.",
             "-5012 ms ±6",
-            "-5.0 s, 4m00s ago",
+            "-5.0s, 4m00s ago",
             "+1d0h ±6",
             "1 clock less far off not shown",
             "b is free-running, says chronyd: its only source",
         ] {
             assert!(text.contains(said), "{said:?} is not in\n{text}");
-        }
-    }
-
-    #[test]
-    fn lengths_from_microseconds_to_days() {
-        for (us, expected) in [
-            (0, "0 us"),
-            (999, "999 us"),
-            (1_250, "1.2 ms"),
-            (1_500_000, "1.5 s"),
-            (300_000_000, "5m00s"),
-        ] {
-            assert_eq!(length(us), expected);
         }
     }
 }

@@ -7,15 +7,16 @@ use protocol::api::{
 };
 use protocol::{AgentName, JobName, WallMs};
 
+use crate::amounts::{rough, size};
 use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
-use crate::clock::{rough, to_the_second};
+use crate::clock::to_the_second;
 use crate::commands::describe::host::thousandths;
 use crate::commands::{agent_path, cut_off, path_of, shards_done, took};
 use crate::failure::Failure;
 use crate::output::{Page, Room};
 use crate::paint::{Tone, toned};
-use crate::text::{LINE_WIDTH, Table, printable, size, wrap};
+use crate::text::{LINE_WIDTH, Table, printable, wrap};
 
 pub(crate) fn get(what: &Get) -> Result<(), Failure> {
     match what {

@@ -10,12 +10,13 @@ use probes::measure::Scores;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::amounts::size;
 use crate::args::{AboutHardware, Hardware, Machine};
 use crate::failure::Failure;
 use crate::import::source::read_source;
 use crate::output::{Format, Room};
 use crate::paint::in_tone;
-use crate::text::{LINE_WIDTH, count, printable, size, wrap_prose};
+use crate::text::{LINE_WIDTH, count, printable, wrap_prose};
 
 mod scores;
 

@@ -29,8 +29,9 @@ use nix::unistd::{User, getuid};
 use protocol::api::{JobDetail, Run, RunDetail};
 use protocol::{AgentName, JobName, WallMs};
 
+use crate::amounts::rough;
 use crate::client::{Client, Target};
-use crate::clock::{instant_of_local, rough};
+use crate::clock::instant_of_local;
 use crate::failure::{Failure, Status};
 use crate::subject::{RunRef, When};
 use crate::text::count;

@@ -13,8 +13,8 @@ use ledger::sql::{self, Cell, SqlError};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
+use crate::amounts::rough;
 use crate::args::{Rows, Sql};
-use crate::clock::rough;
 use crate::commands::cut_off;
 use crate::failure::{Failure, Status, Told, chain};
 use crate::output::{Format, print, talk};

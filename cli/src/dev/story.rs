@@ -11,7 +11,7 @@ use protocol::attempt::Trigger;
 use protocol::{AlertId, DurationMs, RunId, RunState, WallMs};
 
 use super::Line;
-use crate::clock::rough;
+use crate::amounts::rough;
 use crate::text::count;
 
 /// Runs that ended and are watched all the same; with those that are open, so many are asked for

@@ -2,7 +2,7 @@ use protocol::WallMs;
 use protocol::api::AgentDetail;
 
 use super::{Facts, host};
-use crate::clock::rough;
+use crate::amounts::rough;
 use crate::output::Room;
 use crate::text::Table;
 

@@ -8,10 +8,11 @@ use protocol::host::{FACTS, HostClock, HostFact, HostHealth, HostLoad, Value};
 use serde_json::Value as Json;
 
 use super::Facts;
-use crate::clock::{rough, to_the_second};
+use crate::amounts::{rough, rough_us, size};
+use crate::clock::to_the_second;
 use crate::commands::hardware::plain;
 use crate::output::Room;
-use crate::text::{Table, count, size};
+use crate::text::{Table, count};
 
 /// Changes that are shown; `--output json` has them all.
 const CHANGES_SHOWN: usize = 10;
@@ -57,10 +58,10 @@ fn clock_words(clock: &HostClock) -> String {
     let mut said = clock.verdict.clone();
     if let Some(correction_us) = clock.correction_us {
         let way = if correction_us > 0 { "slow" } else { "fast" };
-        let _ = write!(said, ", {} {way}", micros(correction_us.abs()));
+        let _ = write!(said, ", {} {way}", rough_us(correction_us.abs()));
     }
     if let Some(bound_us) = clock.bound_us {
-        let _ = write!(said, ", wrong by {} at most", micros(bound_us));
+        let _ = write!(said, ", wrong by {} at most", rough_us(bound_us));
     }
     let _ = write!(said, ", says {}", clock.source);
     if clock.verdict != "synchronised" && !clock.reason.is_empty() {
@@ -68,18 +69,10 @@ fn clock_words(clock: &HostClock) -> String {
     }
     if let Some(step) = &clock.step {
         let way = if step.by_us > 0 { "forward" } else { "back" };
-        let by = micros(step.by_us.abs());
+        let by = rough_us(step.by_us.abs());
         let _ = write!(said, "; it was set {way} by {by} {} ago", rough(step.ago));
     }
     said
-}
-
-fn micros(us: i64) -> String {
-    match us {
-        0..1_000 => format!("{us} us"),
-        1_000..10_000_000 => format!("{} ms", us / 1_000),
-        _ => format!("{} s", us / 1_000_000),
-    }
 }
 
 fn load_words(load: &HostLoad) -> String {
@@ -163,7 +156,7 @@ fn said(name: &str, value: &Value) -> String {
         return format!("{} {}", plain(name), thousandths(number));
     }
     if let Some(name) = name.strip_suffix("_us") {
-        return format!("{} {}", plain(name), micros(number));
+        return format!("{} {}", plain(name), rough_us(number));
     }
     if let Some(name) = name.strip_suffix("_mbit_per_s") {
         return format!("{} {number} Mbit/s", plain(name));
@@ -296,8 +289,8 @@ mod tests {
 h1
   health       degraded, rebuilding
                array md0: 1 of 2 members
-  clock        synchronised, 1 ms fast, wrong by 25 ms at most, says chronyd; it
-               was set forward by 5000 ms 2m00s ago
+  clock        synchronised, 1.2ms fast, wrong by 25ms at most, says chronyd; it
+               was set forward by 5.0s 2m00s ago
   profile      generation 3, so since 1970-01-01T00:00:00Z; told 2m00s ago
   cpu          cores 8, usable 1.5
   memory       size 64.0 GiB, not ecc

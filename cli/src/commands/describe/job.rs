@@ -3,7 +3,8 @@ use protocol::api::JobDetail;
 use serde_json::Value;
 
 use super::Facts;
-use crate::clock::{in_zone_unless_utc, rough};
+use crate::amounts::rough;
+use crate::clock::in_zone_unless_utc;
 use crate::commands::{shards_done, took};
 use crate::output::Room;
 use crate::text::Table;

@@ -6,8 +6,8 @@ use protocol::DurationMs;
 use protocol::api::{Declared, JobProfile, MemoryAdvice, Observed, Spread};
 
 use super::Facts;
-use crate::clock::rough;
-use crate::text::{count, size};
+use crate::amounts::{rough, size};
+use crate::text::count;
 
 /// Runs below which what was seen is told with a word of caution.
 const RUNS_OF_NOTE: u32 = 5;

@@ -7,10 +7,11 @@ use protocol::attempt::{AttemptOutcome, Exit, Usage};
 use protocol::{DurationMs, RunState, WallMs};
 
 use super::Facts;
-use crate::clock::{rough, time_of_day};
+use crate::amounts::{rough, size};
+use crate::clock::time_of_day;
 use crate::commands::shards_done;
 use crate::output::Room;
-use crate::text::{LINE_WIDTH, Table, count, printable, size, wrap};
+use crate::text::{LINE_WIDTH, Table, count, printable, wrap};
 
 /// Up to so many rows every attempt is listed; beyond, only those of shards that need a look.
 const ROWS_MAX: usize = 60;

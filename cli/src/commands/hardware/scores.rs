@@ -10,7 +10,7 @@ use probes::measure::{
     BUSY_PER_MILLE_MAX, CpuScores, FsyncLatency, Measured, RATED_BYTES, Scores, Writes, measure,
 };
 
-use super::size;
+use crate::amounts::{rough_us, size};
 use crate::failure::Failure;
 use crate::output::{Room, talk};
 use crate::progress::Progress;
@@ -177,9 +177,9 @@ fn of_fsync(fsync: &FsyncLatency) -> String {
     let device = fsync.device.as_ref().map(|device| format!(" on {device}"));
     let mut said = vec![format!(
         "p50 {}, p99 {}, longest {} of {}{}",
-        ms(fsync.p50_us),
-        ms(fsync.p99_us),
-        ms(fsync.max_us),
+        lasts(fsync.p50_us),
+        lasts(fsync.p99_us),
+        lasts(fsync.max_us),
         fsync.latency.len(),
         device.unwrap_or_default()
     )];
@@ -191,7 +191,7 @@ fn of_fsync(fsync: &FsyncLatency) -> String {
         ));
     }
     if let Some(us) = fsync.device_flush_mean_us {
-        said.push(format!("its own flushes took {} on average", ms(us)));
+        said.push(format!("its own flushes took {} on average", lasts(us)));
     }
     let busy = fsync.processors_busy_per_mille;
     if let Some(busy) = busy.filter(|busy| *busy > BUSY_PER_MILLE_MAX) {
@@ -215,11 +215,15 @@ fn of_writes(of: &Writes) -> String {
     } else {
         format!("the same, {} at a time, perhaps in its cache", of.depth)
     };
-    format!("{at_a_time}; p50 {}, p99 {}", ms(of.p50_us), ms(of.p99_us))
+    format!(
+        "{at_a_time}; p50 {}, p99 {}",
+        lasts(of.p50_us),
+        lasts(of.p99_us)
+    )
 }
 
-fn ms(us: u64) -> String {
-    format!("{:.1} ms", us as f64 / 1000.0)
+fn lasts(us: u64) -> String {
+    rough_us(i64::try_from(us).unwrap_or(i64::MAX))
 }
 
 fn threads(count: u32) -> String {

@@ -8,7 +8,7 @@ use sizing::report::{Dimension, JobReport, WindowFit, bytes_in_words, in_words};
 use sizing::what_if::Outcome;
 
 use super::Answer;
-use crate::clock::rough;
+use crate::amounts::rough;
 use crate::text::{LINE_WIDTH, Table, wrap_prose};
 
 pub(super) fn table(answer: &Answer) -> String {
@@ -73,11 +73,7 @@ fn add_to(text: &mut String, title: &str, table: &Table) {
 }
 
 fn length(ms: i64) -> String {
-    match ms {
-        0 => "0s".to_owned(),
-        1..1_000 => DurationMs(ms).to_string(),
-        _ => rough(DurationMs(ms)),
-    }
+    rough(DurationMs(ms))
 }
 
 fn percent(share: f64) -> String {

@@ -7,7 +7,7 @@ use protocol::attempt::{AttemptOutcome, Exit};
 use protocol::{DurationMs, RunId, RunState, WallMs};
 
 use super::Facts;
-use crate::clock::rough;
+use crate::amounts::rough;
 use crate::commands::shards_done;
 use crate::text::count;
 

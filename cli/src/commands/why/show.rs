@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::Facts;
 use super::judge::Finding;
-use crate::clock::{in_zone_unless_utc, rough, to_the_second};
+use crate::amounts::rough;
+use crate::clock::{in_zone_unless_utc, to_the_second};
 use crate::commands::describe::run::outcome;
 use crate::commands::shards_done;
 use crate::output::Room;
