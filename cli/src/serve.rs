@@ -19,6 +19,7 @@ use crate::args::{
     AddressKeeper, Child, Chronyd, Control, Coordinator, Look, RunAgent, Supervisor, Timers,
     Witness,
 };
+use crate::commands::classes::scores_kept_in;
 use crate::failure::{Failure, chain};
 use crate::log_thread::LogThread;
 
@@ -41,6 +42,7 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
     })?;
     let identity_dir = identity_dir(options.identity, &options.data);
     let backups = options.backups.schedule();
+    let time_service = time_service(&options.control.chronyd);
     let options = coordinator::Options {
         backups,
         identity_dir,
@@ -54,7 +56,8 @@ pub(crate) fn coordinator(options: Coordinator) -> Result<(), Failure> {
             stop: options.clock_stop,
         },
         classes,
-        time_service: time_service(&options.chronyd),
+        time_service,
+        fitness: Some(fitness()),
         address_keeper: options.address_keeper,
         certificate_life: options.certificate_life,
     };
@@ -69,11 +72,21 @@ pub(crate) fn witness(options: Witness) -> Result<(), Failure> {
     let identity_dir = identity_dir(options.identity, &options.data);
     let options = coordinator::WitnessOptions {
         identity_dir,
+        time_service: time_service(&options.control.chronyd),
+        fitness: Some(fitness()),
         data_dir: options.data,
         // A witness has no ledger of its own that a group could begin with.
         membership: membership(options.control, true),
     };
     block_on(&what, coordinator::run_witness(options))
+}
+
+/// What is known of this machine, with what an agent on it may have measured.
+fn fitness() -> coordinator::Fitness {
+    coordinator::Fitness {
+        root: PathBuf::from("/"),
+        measured: scores_kept_in,
+    }
 }
 
 fn time_service(named: &[Chronyd]) -> coordinator::TimeService {

@@ -40,6 +40,7 @@ pub(crate) async fn tell(
 }
 
 fn look(roll: &Roll, address_trouble: Option<&str>, certificate: Lifetime) -> Vec<SeenMember> {
+    let classes = roll.own_condition().classes.as_ref();
     let found = roll.members().map(|found| {
         let peer = found.peer;
         let connected = peer.is_some_and(|peer| peer.connected.is_some());
@@ -60,6 +61,14 @@ fn look(roll: &Roll, address_trouble: Option<&str>, certificate: Lifetime) -> Ve
             } else {
                 peer.and_then(|peer| peer.certificate)
             },
+            // A witness goes by none, and an older program does not say.
+            other_classes: found
+                .condition
+                .and_then(|condition| condition.classes.clone())
+                .filter(|theirs| classes.is_some_and(|own| own != theirs)),
+            unfit: found
+                .condition
+                .and_then(|condition| condition.unfit.clone()),
         }
     });
     found.collect()

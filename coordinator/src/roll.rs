@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::{BootMs, DurationMs, Now};
 
 use crate::clock::in_millis;
-use crate::consensus::{Group, Member, Peer};
+use crate::consensus::{Condition, Group, Member, Peer};
 
 /// Who leads hears the others by every heartbeat; the others hear each other by their questions for
 /// the clock, one each second.
@@ -24,6 +24,7 @@ pub(crate) struct Roll {
     /// Entries that a member lacks, where that is known.
     behind: BTreeMap<u64, u64>,
     own_spare_bytes: Option<u64>,
+    own_condition: Condition,
     /// Whoever was heard since is there.
     heard_since: BootMs,
     now: Now,
@@ -41,6 +42,8 @@ pub(crate) struct Found<'a> {
     pub(crate) behind: Option<u64>,
     /// What is left of its disk, where that is too little.
     pub(crate) spare_bytes: Option<u64>,
+    /// What it says of itself, unless it is not connected to.
+    pub(crate) condition: Option<&'a Condition>,
 }
 
 /// How many of those that vote are there.
@@ -80,12 +83,18 @@ impl Roll {
             own,
             peers: group.peers(),
             own_spare_bytes: group.room().borrow().short(),
+            own_condition: group.own_condition(),
             heard_since: now.boot - heard_within,
             members,
             voters,
             behind,
             now,
         }
+    }
+
+    /// What this machine says of itself.
+    pub(crate) fn own_condition(&self) -> &Condition {
+        &self.own_condition
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -152,6 +161,12 @@ impl Roll {
                 } else {
                     peer.and_then(|peer| peer.spare_bytes)
                 },
+                condition: if own {
+                    Some(&self.own_condition)
+                } else {
+                    let connected = peer.filter(|peer| peer.connected.is_some());
+                    connected.map(|peer| &peer.condition)
+                },
             }
         })
     }
@@ -177,6 +192,7 @@ mod tests {
             peers: heard.collect(),
             behind: BTreeMap::new(),
             own_spare_bytes: None,
+            own_condition: Condition::default(),
             heard_since: BootMs(7_500),
             now: Now {
                 wall: protocol::WallMs(0),

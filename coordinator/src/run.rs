@@ -34,6 +34,7 @@ use crate::consensus::GroupError;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::engine::{self, Engine, HandOverError, Input, REQUEST_LIMIT, Scheduler};
 use crate::exit::causes;
+use crate::fitness::{self, Fitness};
 use crate::lead::{self, About, Lead};
 use crate::member::Member;
 use crate::members;
@@ -82,6 +83,8 @@ pub struct Options {
     pub backups: Option<BackupSchedule>,
     /// How long the certificates are good that it gives, where it has the authority's key.
     pub certificate_life: DurationMs,
+    /// How it is found out whether this machine is what a control machine should be.
+    pub fitness: Option<Fitness>,
 }
 
 /// Why a coordinator did not start, or had to end.
@@ -198,6 +201,16 @@ pub async fn run_until(
     if let Some(keeper) = options.address_keeper {
         threads.hold_address(keeper);
     }
+    let of_group = || Arc::downgrade(threads.member.group());
+    let digest = options.classes.classes.digest();
+    threads
+        .member
+        .group()
+        .tell(|said| said.classes = Some(digest));
+    if let Some(fitness) = options.fitness {
+        let data_dir = options.data_dir.clone();
+        fitness::watch(fitness, data_dir, &options.classes.classes, of_group())?;
+    }
     let authority = authority.map(Arc::new);
     let mut keeping = JoinSet::new();
     keeping.spawn(renewal::keep(
@@ -206,6 +219,7 @@ pub async fn run_until(
         Arc::downgrade(threads.member.group()),
         say,
     ));
+    keeping.spawn(time_service::tell(of_group(), time_service.clone()));
     let api = Api {
         authority,
         engine: threads.engine.clone(),

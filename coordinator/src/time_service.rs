@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Weak;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use protocol::host::HostClock;
 use tokio::sync::watch;
 
 use crate::clock::read_boot;
+use crate::consensus::Group;
 
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
@@ -88,6 +90,20 @@ pub(crate) async fn first_word(saying: &Saying) -> Option<ServiceWord> {
         Ok(Ok(said)) => said.as_ref().map(|said| said.word.clone()),
         // It is not asked, or is slow.
         Ok(Err(_)) | Err(_) => None,
+    }
+}
+
+/// Tells the other control machines how this one's clock is kept, whenever that was found out.
+pub(crate) async fn tell(group: Weak<Group>, mut saying: Saying) {
+    while saying.changed().await.is_ok() {
+        let Some(group) = group.upgrade() else {
+            return;
+        };
+        let kept = saying
+            .borrow_and_update()
+            .as_ref()
+            .map(|said| said.clock.clone());
+        group.tell(|condition| condition.kept = kept);
     }
 }
 

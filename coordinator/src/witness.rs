@@ -4,16 +4,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use profiles::classes::Classes;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use transport::{Identity, Role};
 
 use crate::data_dir::DataDir;
+use crate::fitness::{self, Fitness};
 use crate::member::Member;
 use crate::membership::{Membership, Reached};
 use crate::renewal::{self, OwnCertificate};
 use crate::run::{CoordinatorError, asked_to_stop};
 use crate::standing;
+use crate::time_service::{self, TimeService};
 
 /// Everything a witness must be told.
 #[derive(Clone, Debug)]
@@ -23,6 +26,10 @@ pub struct WitnessOptions {
     /// With `ca.pem`, `cert.pem` and `key.pem` of a witness.
     pub identity_dir: PathBuf,
     pub membership: Membership,
+    /// Who is asked how this machine's clock is kept.
+    pub time_service: TimeService,
+    /// How it is found out whether this machine is what a control machine should be.
+    pub fitness: Option<Fitness>,
 }
 
 /// Runs a witness until SIGTERM or SIGINT. Until it is added to a group it waits. Needs a tokio runtime
@@ -48,7 +55,12 @@ pub async fn run_witness(options: WitnessOptions) -> Result<(), CoordinatorError
     let mut keeping = JoinSet::new();
     let of_group = Arc::downgrade(member.group());
     let (say, _) = watch::channel(OwnCertificate::of(&identity));
-    keeping.spawn(renewal::keep(identity, None, of_group, say));
+    keeping.spawn(renewal::keep(identity, None, of_group.clone(), say));
+    let saying = time_service::ask(options.time_service).map_err(CoordinatorError::TimeService)?;
+    keeping.spawn(time_service::tell(of_group.clone(), saying));
+    if let Some(fitness) = options.fitness {
+        fitness::watch(fitness, options.data_dir, &Classes::built_in(), of_group)?;
+    }
     let (say, _stands) = watch::channel(standing::at_first(member.group()));
     tokio::spawn(standing::watch(Arc::downgrade(member.group()), say));
     tracing::info!(node, "the witness is up");

@@ -70,11 +70,6 @@ pub(crate) struct Coordinator {
     /// [default: /etc/matins/classes.toml, where it exists]
     #[arg(long, value_name = "FILE")]
     pub(crate) classes: Option<PathBuf>,
-    /// Where this machine's chronyd answers, to say how its clock is kept; once for each address.
-    /// `none`: nobody is asked, and only other clocks are compared [default: 127.0.0.1:323 and
-    /// [::1]:323]
-    #[arg(long, value_name = "ADDR|none", value_parser = parse_chronyd)]
-    pub(crate) chronyd: Vec<Chronyd>,
     /// Socket of the address keeper on this machine; without one no address follows
     /// the leader
     #[arg(long, value_name = "FILE")]
@@ -129,6 +124,11 @@ pub(crate) struct Control {
     /// How soon a lost leader is noticed; the same on all control machines
     #[arg(long, value_enum, value_name = "PROFILE", default_value_t)]
     pub(crate) timers: Timers,
+    /// Where this machine's chronyd answers, to say how its clock is kept; once for each address.
+    /// `none`: nobody is asked, and only other clocks are compared [default: 127.0.0.1:323 and
+    /// [::1]:323]
+    #[arg(long, value_name = "ADDR|none", value_parser = parse_chronyd)]
+    pub(crate) chronyd: Vec<Chronyd>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

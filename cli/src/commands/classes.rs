@@ -56,7 +56,7 @@ const UNMEASURED: &str = "what this machine can do was not measured: its agent d
     its directory, and\n`matins hardware --probe` shows it";
 
 /// Of the agent whose directory this is, or is below it as the guide to a site has it.
-fn scores_kept_in(disk: &Path) -> Option<HostFacts> {
+pub(crate) fn scores_kept_in(disk: &Path) -> Option<HostFacts> {
     agent::kept_scores(disk).or_else(|| agent::kept_scores(&disk.join("agent")))
 }
 

@@ -31,6 +31,10 @@ pub struct SeenMember {
     pub address_trouble: Option<String>,
     /// When the certificate is good that it has shown last.
     pub certificate: Option<Lifetime>,
+    /// Digest of the classes of hosts that it goes by, where they are others than the leader's.
+    pub other_classes: Option<String>,
+    /// Why its machine is not what a control machine should be.
+    pub unfit: Option<String>,
 }
 
 impl SeenMember {
@@ -52,7 +56,7 @@ struct Watch {
     remedy: &'static str,
 }
 
-const WATCHES: [Watch; 5] = [
+const WATCHES: [Watch; 7] = [
     Watch {
         kind: AlertKind::MemberMissing,
         // A machine that is restarted is away for less.
@@ -93,6 +97,22 @@ const WATCHES: [Watch; 5] = [
         remedy: "the log of the machine says why it is not renewed: see that a coordinator has ca.key, or \
                  issue it again under the same name and number (`matins ca issue`), copy it over and \
                  restart its process",
+    },
+    Watch {
+        kind: AlertKind::ClassesDiffer,
+        // A new class file is put on one machine after the other.
+        after: DurationMs::from_secs(300),
+        ails: goes_by_other_classes,
+        by_wall_clock: false,
+        remedy: "were it to lead, hosts would be of other classes: give all coordinators the same class file \
+                 and restart those that had another",
+    },
+    Watch {
+        kind: AlertKind::MemberUnfit,
+        after: DurationMs::from_secs(60),
+        ails: is_unfit,
+        by_wall_clock: false,
+        remedy: "it takes part all the same; `matins classes --here coordinator` on that machine says more",
     },
 ];
 
@@ -139,6 +159,20 @@ fn is_about_to_be_unknown(member: &SeenMember, now: Now) -> Option<String> {
     Some(format!(
         "the certificate of {who} ends at {until}, and its connections with it"
     ))
+}
+
+fn goes_by_other_classes(member: &SeenMember, _: Now) -> Option<String> {
+    let digest = member.other_classes.as_ref()?;
+    let who = member.who();
+    Some(format!(
+        "{who} goes by other classes of hosts (digest {digest}) than the coordinator that leads"
+    ))
+}
+
+fn is_unfit(member: &SeenMember, _: Now) -> Option<String> {
+    let unfit = member.unfit.as_ref()?;
+    let who = member.who();
+    Some(format!("{who} is not of class coordinator: {unfit}"))
 }
 
 #[derive(Debug)]

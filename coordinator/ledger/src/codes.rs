@@ -246,6 +246,8 @@ coded!(AlertKind:
     ClockUnsynchronised = 25,
     HostChanged = 27,
     HostUnwell = 28,
+    ClassesDiffer = 29,
+    MemberUnfit = 30,
 );
 
 /// Reads a column that holds a code. A code that nobody wrote is damage, not a value.

@@ -98,10 +98,13 @@ fn control_machines(api: &Api) -> Vec<ClockSeen> {
             ahead_ms: read.map(|clock| clock.ahead.0),
             unsure_ms: read.map(|clock| clock.unsure.0),
             steady: read.map(|clock| clock.steady),
-            kept: said
-                .as_ref()
-                .filter(|_| found.own)
-                .map(|said| kept(said.clock.clone(), now.wall - (now.boot - said.at))),
+            kept: if found.own {
+                said.as_ref()
+                    .map(|said| kept(said.clock.clone(), now.wall - (now.boot - said.at)))
+            } else {
+                let told = found.condition.and_then(|said| said.kept.clone());
+                told.map(|told| kept(told, now.wall))
+            },
         }
     });
     machines.collect()

@@ -68,7 +68,7 @@ pub use form::FormError;
 pub use founding::{Begin, FoundingError};
 pub use lead::{Leadership, NotConfirmed, Progress};
 pub use network::{
-    Candidate, MeetError, NetworkError, NotRenewed, Peer, PeerClock, PeersAt, Stranger,
+    Candidate, Condition, MeetError, NetworkError, NotRenewed, Peer, PeerClock, PeersAt, Stranger,
 };
 pub use propose::ProposeError;
 pub use reserve::Room;

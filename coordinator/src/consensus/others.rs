@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Group;
-use super::network::{Network, NotRenewed, Peer, Stranger};
+use super::network::{Condition, Network, NotRenewed, Peer, Stranger};
 
 impl Group {
     /// The other members as this node knows them: whether it reaches them, what they say of
@@ -15,6 +15,19 @@ impl Group {
     pub fn peers(&self) -> BTreeMap<u64, Peer> {
         let network = self.network.as_ref();
         network.map(Network::peers).unwrap_or_default()
+    }
+
+    /// What this node tells the others of itself.
+    pub fn own_condition(&self) -> Condition {
+        let network = self.network.as_ref();
+        network.map(Network::own_condition).unwrap_or_default()
+    }
+
+    /// Changes what this node tells the others of itself.
+    pub fn tell(&self, change: impl FnOnce(&mut Condition)) {
+        if let Some(network) = &self.network {
+            network.tell(change);
+        }
     }
 
     /// Machines that are no members and would speak to this one, and why they were turned away.

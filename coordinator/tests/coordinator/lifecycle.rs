@@ -255,6 +255,7 @@ fn child_coordinator() {
         clock: coordinator::Thresholds::default(),
         classes: coordinator::ClassFile::built_in(),
         time_service: coordinator::TimeService::Unasked,
+        fitness: None,
         address_keeper: None,
         backups: None,
         certificate_life: transport::ca::RENEWED_LIFETIME,

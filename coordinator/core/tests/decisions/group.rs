@@ -112,6 +112,24 @@ fn each_other_trouble_is_told_after_its_time() {
             15,
             "the leader's address cannot be on w (node 3): eth0 has no carrier",
         ),
+        (
+            AlertKind::ClassesDiffer,
+            SeenMember {
+                other_classes: Some("1d8adde6".to_owned()),
+                ..SeenMember::default()
+            },
+            300,
+            "w (node 3) goes by other classes of hosts (digest 1d8adde6) than",
+        ),
+        (
+            AlertKind::MemberUnfit,
+            SeenMember {
+                unfit: Some("disk.fsync_grade is D".to_owned()),
+                ..SeenMember::default()
+            },
+            60,
+            "w (node 3) is not of class coordinator: disk.fsync_grade is D: it takes part",
+        ),
     ] {
         let mut bench = Bench::new();
         let ailing = |now| SeenMember {

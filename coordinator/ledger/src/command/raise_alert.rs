@@ -73,6 +73,10 @@ pub enum AlertKind {
     HostUnwell,
     /// A part of a host vanished or got worse.
     HostChanged,
+    /// Another coordinator goes by other classes of hosts than the leader.
+    ClassesDiffer,
+    /// A control machine is not what its class asks for.
+    MemberUnfit,
 }
 
 impl AlertKind {
@@ -108,6 +112,8 @@ impl AlertKind {
             AlertKind::AddressAway => "address_away",
             AlertKind::HostUnwell => "host_unwell",
             AlertKind::HostChanged => "host_changed",
+            AlertKind::ClassesDiffer => "classes_differ",
+            AlertKind::MemberUnfit => "member_unfit",
         }
     }
 }

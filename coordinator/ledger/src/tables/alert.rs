@@ -58,7 +58,9 @@ impl AlertKind {
             | AlertKind::MemberMissing
             | AlertKind::MemberBehind
             | AlertKind::RoomShort
-            | AlertKind::AddressAway => Scope::All,
+            | AlertKind::AddressAway
+            | AlertKind::ClassesDiffer
+            | AlertKind::MemberUnfit => Scope::All,
         }
     }
 }

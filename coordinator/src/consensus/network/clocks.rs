@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use protocol::{DurationMs, Now};
 
-use super::wire::Clock;
+use super::wire::{Clock, Condition};
 
 /// A clock is steady when no step of it was seen for so long.
 const STEADY_AFTER: DurationMs = DurationMs::from_secs(60);
@@ -46,6 +46,7 @@ impl OwnClock {
             wall: now.wall,
             steady,
             spare_bytes: None,
+            condition: Condition::default(),
         }
     }
 }
@@ -71,7 +72,7 @@ pub(super) struct PeerClocks {
 
 impl PeerClocks {
     /// `asked` and `answered` are of this machine, `clock` is of the peer.
-    pub(super) fn heard(&mut self, asked: Now, answered: Now, clock: Clock) {
+    pub(super) fn heard(&mut self, asked: Now, answered: Now, clock: &Clock) {
         let way = DurationMs((answered.boot - asked.boot).0.max(0));
         // The boot clock, because the own wall clock may be stepped between the two.
         let half_way = answered.wall - DurationMs(way.0 / 2);
@@ -148,8 +149,9 @@ mod tests {
                 wall: WallMs(wall),
                 steady: true,
                 spare_bytes: None,
+                condition: Condition::default(),
             };
-            clocks.heard(at(asked, asked), at(asked + way, asked + way), clock);
+            clocks.heard(at(asked, asked), at(asked + way, asked + way), &clock);
         };
         // Half a second ahead, read in 2 ms; then in 40, of which the way back took 30.
         heard(&mut clocks, 1_000, 2, 1_501);

@@ -525,7 +525,7 @@ async fn read_clock(node: u64, table: &Table, asks: &mpsc::Sender<Waiting>) {
             return;
         }
         if let Ok(Answer::Clock(clock)) = answered.await {
-            table.heard_clock(node, asked, clock);
+            table.heard_clock(node, asked, *clock);
         }
     }
 }

@@ -46,6 +46,7 @@ use table::Table;
 
 pub use clocks::PeerClock;
 pub use table::{Peer, Stranger};
+pub use wire::Condition;
 
 /// What a member says when it goes.
 const GOODBYE: &str = "this member stops";
@@ -309,6 +310,14 @@ impl Network {
 
     pub(super) fn peers(&self) -> BTreeMap<u64, Peer> {
         self.table.peers()
+    }
+
+    pub(super) fn own_condition(&self) -> Condition {
+        self.table.own_condition()
+    }
+
+    pub(super) fn tell(&self, change: impl FnOnce(&mut Condition)) {
+        self.table.tell(change);
     }
 
     pub(super) fn facts(&self) -> &Facts {

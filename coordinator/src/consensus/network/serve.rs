@@ -220,7 +220,7 @@ async fn answer(ask: Ask, answers: &Answers) -> Answer {
                 Err(error) => Err(error.to_string()),
             }
         }
-        Ask::Clock => Ok(Answer::Clock(answers.table.clock())),
+        Ask::Clock => Ok(Answer::Clock(Box::new(answers.table.clock()))),
     };
     answered.unwrap_or_else(|what| Answer::Failed { what })
 }

@@ -12,7 +12,7 @@ use super::super::types::{Facts, Member, StoreId};
 use super::clocks::{OwnClock, PeerClock, PeerClocks};
 use super::hello::{self, Judge, Met, Refusal};
 use super::link::Link;
-use super::wire::{Clock, FORM, Hello, Knows};
+use super::wire::{Clock, Condition, FORM, Hello, Knows};
 use crate::clock::read_now;
 
 /// Refusals of machines that are no members, as many as are kept.
@@ -38,6 +38,8 @@ pub struct Peer {
     pub trouble: Option<String>,
     /// What is left of its disk, where it says that that is too little.
     pub spare_bytes: Option<u64>,
+    /// What it has said of itself last.
+    pub condition: Condition,
 }
 
 /// A machine that is no member, and that was turned away.
@@ -71,6 +73,7 @@ pub(super) struct Table {
 #[derive(Default)]
 struct Inner {
     own_clock: OwnClock,
+    own_condition: Condition,
     members: BTreeMap<u64, Member>,
     /// The entry of the log in which they stand.
     members_at: Option<u64>,
@@ -145,8 +148,18 @@ impl Table {
         let room = self.room.get();
         Clock {
             spare_bytes: room.and_then(|room| room.borrow().short()),
+            condition: self.own_condition(),
             ..self.inner().own_clock.look(read_now())
         }
+    }
+
+    /// What this machine tells the others of itself.
+    pub(super) fn own_condition(&self) -> Condition {
+        self.inner().own_condition.clone()
+    }
+
+    pub(super) fn tell(&self, change: impl FnOnce(&mut Condition)) {
+        change(&mut self.inner().own_condition);
     }
 
     /// Judges the first words of another machine by what is known of it.
@@ -262,8 +275,9 @@ impl Table {
     pub(super) fn heard_clock(&self, node: u64, asked: Now, clock: Clock) {
         let answered = read_now();
         self.change(node, |known| {
+            known.clocks.heard(asked, answered, &clock);
             known.peer.spare_bytes = clock.spare_bytes;
-            known.clocks.heard(asked, answered, clock);
+            known.peer.condition = clock.condition;
         });
     }
 

@@ -12,6 +12,7 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use protocol::WallMs;
+use protocol::host::HostClock;
 use serde::{Deserialize, Serialize};
 
 use super::super::form::{self, FormError};
@@ -56,8 +57,20 @@ pub(super) enum Greeting {
     Refused { why: String },
 }
 
+/// What a control machine tells the others of itself again and again. An older program tells none of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    /// Digest of the classes of hosts that it goes by, if it is a coordinator.
+    pub classes: Option<String>,
+    /// How its time service keeps its clock.
+    pub kept: Option<HostClock>,
+    /// Why it is not what a control machine should be, where that is certain.
+    pub unfit: Option<String>,
+}
+
 /// A reading of the sender's wall clock.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Clock {
     pub(super) wall: WallMs,
     /// No step of it was seen in the last minute.
@@ -65,6 +78,8 @@ pub(super) struct Clock {
     /// What is left of the sender's disk, where that is too little.
     #[serde(default)]
     pub(super) spare_bytes: Option<u64>,
+    #[serde(default)]
+    pub(super) condition: Condition,
 }
 
 /// Index, term and node of an entry.
@@ -118,7 +133,7 @@ pub(super) enum Answer {
         expected: Option<At>,
         actual: Option<At>,
     },
-    Clock(Clock),
+    Clock(Box<Clock>),
     /// The snapshot is in its place.
     Installed {
         vote: Cast,
