@@ -11,6 +11,7 @@ mod hosts;
 mod import;
 mod leader;
 mod manifests;
+mod memory;
 mod next;
 mod parts;
 mod patience;
