@@ -256,8 +256,8 @@ pub(crate) fn begin(
         // disk below a log must not end a supervisor, and the attempts with it.
         .log_internal_errors(false)
         .init();
-    // What the command line was read with is never needed again.
-    memory::give_back();
+    // What the command line was read with, and read by, is never needed again.
+    memory::give_back_beginning();
     match child.parent_pid {
         Some(parent) => live_with(Pid::from_raw(parent)),
         None => Ok(()),
