@@ -70,7 +70,7 @@ pub(crate) enum Bench {
         #[command(flatten)]
         site: BenchSite,
         /// How many pairs of each
-        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+        #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
         rounds: u32,
     },
     /// Next fires of usual schedules, and manifests parsed, on one core

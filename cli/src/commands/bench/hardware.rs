@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use probes::measure::{
-    FsyncLatency, Measured, WRITE_BYTES, measure_cpu, measure_fsync, measure_memory,
+    Bandwidth, FsyncLatency, Measured, WRITE_BYTES, measure_cpu, measure_fsync, measure_memory,
     measure_random_writes,
 };
 use serde_json::{Value, json};
@@ -33,7 +33,8 @@ enum What {
     SyncP99,
     SyncMean,
     DurableWrites,
-    DeepWrites,
+    DeepWritesThreads,
+    DeepWritesQueue,
     Memory,
     ScalingSysbench,
     ScalingStress,
@@ -46,7 +47,7 @@ impl What {
             What::SyncP99 => "fdatasync, p99",
             What::SyncMean => "fdatasync, mean",
             What::DurableWrites => "durable random writes",
-            What::DeepWrites => "random writes, 32 at a time",
+            What::DeepWritesThreads | What::DeepWritesQueue => "random writes, 32 at a time",
             What::Memory => "memory, triad",
             What::ScalingSysbench | What::ScalingStress => "all threads over one",
         }
@@ -58,7 +59,8 @@ impl What {
             | What::SyncP99
             | What::SyncMean
             | What::DurableWrites
-            | What::DeepWrites => "fio",
+            | What::DeepWritesThreads => "fio",
+            What::DeepWritesQueue => "fio, libaio",
             What::Memory => "triad.c",
             What::ScalingSysbench => "sysbench",
             What::ScalingStress => "stress-ng",
@@ -68,7 +70,9 @@ impl What {
     fn show(self, value: f64) -> String {
         match self {
             What::SyncP50 | What::SyncP99 | What::SyncMean => format!("{:.2} ms", value / 1000.0),
-            What::DurableWrites | What::DeepWrites => format!("{value:.0}/s"),
+            What::DurableWrites | What::DeepWritesThreads | What::DeepWritesQueue => {
+                format!("{value:.0}/s")
+            }
             What::Memory => format!("{:.1} GB/s", value / 1e9),
             What::ScalingSysbench | What::ScalingStress => format!("{value:.2}"),
         }
@@ -124,6 +128,7 @@ fn measure_rounds(dir: &Path, rounds: u32) -> Result<Vec<Pair>, Failure> {
         },
     };
     let mut pairs = Vec::new();
+    let mut array_bytes = None;
     for round in 0..rounds {
         talk(&format!("round {} of {rounds}", round + 1));
         // Whoever is first meets another machine than who is second.
@@ -133,9 +138,9 @@ fn measure_rounds(dir: &Path, rounds: u32) -> Result<Vec<Pair>, Failure> {
             random_writes(&mut pairs, dir, fio, ours_first)?;
         }
         if let Some(triad) = &yardsticks.triad {
-            memory(&mut pairs, triad)?;
+            array_bytes = Some(memory(&mut pairs, triad, array_bytes, ours_first)?);
         }
-        scaling(&mut pairs, dir, &yardsticks)?;
+        scaling(&mut pairs, dir, &yardsticks, ours_first)?;
     }
     Ok(pairs)
 }
@@ -204,17 +209,39 @@ fn random_writes(
             "--direct=1",
             "--size=128M",
             "--overwrite=1",
+        ];
+        let durable = [
+            "--ioengine=psync",
+            "--sync=dsync",
+            "--io_size=32M",
             "--runtime=3",
         ];
-        let durable = ["--ioengine=psync", "--sync=dsync", "--io_size=32M"];
-        let deep = ["--ioengine=libaio", "--iodepth=32", "--io_size=96M"];
-        let durable = run_fio(fio, dir, &[&same[..], &durable].concat())?;
-        Ok((durable, run_fio(fio, dir, &[&same[..], &deep].concat())?))
+        // As ours: a thread for each write, all in one file. By time, and longer than ours: fio divides by
+        // the time of its slowest thread, which on a busy machine is shorter than that of all.
+        let threads = [
+            "--ioengine=psync",
+            "--thread",
+            "--numjobs=32",
+            "--group_reporting",
+            "--filename=deep",
+            "--norandommap",
+            "--time_based",
+            "--runtime=2",
+        ];
+        let queue = [
+            "--ioengine=libaio",
+            "--iodepth=32",
+            "--io_size=96M",
+            "--runtime=3",
+        ];
+        let run = |of: &[&str]| run_fio(fio, dir, &[&same[..], of].concat());
+        Ok((run(&durable)?, run(&threads)?, run(&queue)?))
     };
-    let (ours, (durable, deep)) = both(ours_first, ours, theirs)?;
+    let (ours, (durable, threads, queue)) = both(ours_first, ours, theirs)?;
     for (what, ours, theirs) in [
         (What::DurableWrites, ours.durable.per_s, durable),
-        (What::DeepWrites, ours.deep.per_s, deep),
+        (What::DeepWritesThreads, ours.deep.per_s, threads),
+        (What::DeepWritesQueue, ours.deep.per_s, queue),
     ] {
         let theirs = theirs.pointer("/write/iops").and_then(Value::as_f64);
         pairs.push(Pair {
@@ -226,44 +253,88 @@ fn random_writes(
     Ok(())
 }
 
-/// Ours goes first, for it says how large the arrays must be.
-fn memory(pairs: &mut Vec<Pair>, triad: &Path) -> Result<(), Failure> {
-    let ours = known("memory", measure_memory(&never(), &mut |_| {}))?;
-    let array_bytes: u64 = ours.nodes.iter().map(|node| node.array_bytes).sum();
-    let mut command = Command::new(triad);
-    command.arg(array_bytes.to_string());
-    let said = run(command)?;
-    let theirs = said.trim().parse();
+/// The first time ours goes first, for it says how large the arrays must be.
+fn memory(
+    pairs: &mut Vec<Pair>,
+    triad: &Path,
+    array_bytes: Option<u64>,
+    ours_first: bool,
+) -> Result<u64, Failure> {
+    let ours = || known("memory", measure_memory(&never(), &mut |_| {}));
+    let of = |ours: &Bandwidth| ours.nodes.iter().map(|node| node.array_bytes).sum();
+    let theirs = |array_bytes: u64| {
+        let mut command = Command::new(triad);
+        // Its threads stay where they are and sleep while they wait for each other, as ours do: one that spins
+        // uses up its turn on a busy machine.
+        command
+            .arg(array_bytes.to_string())
+            .envs([("OMP_PROC_BIND", "true"), ("OMP_WAIT_POLICY", "passive")]);
+        let said = run(command)?;
+        let rate: Result<f64, _> = said.trim().parse();
+        rate.map_err(|_| unclear("triad.c", &said))
+    };
+    let (ours, theirs) = if let Some(array_bytes) = array_bytes {
+        both(ours_first, ours, || theirs(array_bytes))?
+    } else {
+        let ours = ours()?;
+        let theirs = theirs(of(&ours))?;
+        (ours, theirs)
+    };
     pairs.push(Pair {
         what: What::Memory,
         ours: ours.bytes_per_s as f64,
-        theirs: theirs.map_err(|_| unclear("triad.c", &said))?,
+        theirs,
     });
-    Ok(())
+    Ok(of(&ours))
 }
 
 /// Scores of different works are in different units; how much more all threads do than one is the same
 /// question to each.
-fn scaling(pairs: &mut Vec<Pair>, dir: &Path, yardsticks: &Yardsticks) -> Result<(), Failure> {
+fn scaling(
+    pairs: &mut Vec<Pair>,
+    dir: &Path,
+    yardsticks: &Yardsticks,
+    ours_first: bool,
+) -> Result<(), Failure> {
     if yardsticks.sysbench.is_none() && yardsticks.stress.is_none() {
         return Ok(());
     }
-    let ours = known("processors", measure_cpu(true, &never(), &mut |_| {}))?;
-    let threads = ours.threads;
-    let ours = ours.score_all as f64 / ours.score_single.max(1) as f64;
-    let mut pair = |what, one: f64, all: f64| {
-        let theirs = all / one;
-        pairs.push(Pair { what, ours, theirs });
+    let threads = allowed_threads()?;
+    let ours = || known("processors", measure_cpu(true, &never(), &mut |_| {}));
+    let ratio = |measure: &dyn Fn(u32) -> Result<f64, Failure>| {
+        let one = best_of_three(|| measure(1))?;
+        Ok::<f64, Failure>(best_of_three(|| measure(threads))? / one)
     };
-    if let Some(sysbench) = &yardsticks.sysbench {
-        let of = |threads| best_of_three(|| run_sysbench(sysbench, threads));
-        pair(What::ScalingSysbench, of(1)?, of(threads)?);
-    }
-    if let Some(stress) = &yardsticks.stress {
-        let of = |threads| best_of_three(|| run_stress(stress, dir, threads));
-        pair(What::ScalingStress, of(1)?, of(threads)?);
+    let theirs = || {
+        let mut told = Vec::new();
+        if let Some(sysbench) = &yardsticks.sysbench {
+            let found = ratio(&|threads| run_sysbench(sysbench, threads))?;
+            told.push((What::ScalingSysbench, found));
+        }
+        if let Some(stress) = &yardsticks.stress {
+            let found = ratio(&|threads| run_stress(stress, dir, threads))?;
+            told.push((What::ScalingStress, found));
+        }
+        Ok(told)
+    };
+    let (ours, told) = both(ours_first, ours, theirs)?;
+    let ours = ours.score_all as f64 / ours.score_single.max(1) as f64;
+    for (what, theirs) in told {
+        pairs.push(Pair { what, ours, theirs });
     }
     Ok(())
+}
+
+/// As many as ours uses.
+fn allowed_threads() -> Result<u32, Failure> {
+    let threads = std::thread::available_parallelism().map_err(|error| {
+        Failure::of_error(
+            "counting the processors that may be used",
+            &error,
+            "see that /proc and /sys are mounted",
+        )
+    })?;
+    Ok(threads.get() as u32)
 }
 
 /// As ours is.

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -122,8 +122,8 @@ fn write_at_random(
         time,
         stop,
         left: AtomicU64::new(writes_max),
+        begun: OnceLock::new(),
     };
-    let begun = Instant::now();
     let ended: Vec<io::Result<Histogram>> = thread::scope(|scope| {
         let work = &work;
         let begin = |number| {
@@ -131,6 +131,8 @@ fn write_at_random(
             thread.spawn_scoped(scope, move || work.write(number))
         };
         let threads: Vec<_> = (1..depth).map(begin).collect();
+        // Until all are there it would not be so many at a time.
+        work.begin();
         let own = work.write(0);
         let join = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| {
             let panicked = || io::Error::other("a thread that wrote panicked");
@@ -138,7 +140,7 @@ fn write_at_random(
         };
         threads.into_iter().map(join).chain([own]).collect()
     });
-    let elapsed = begun.elapsed();
+    let elapsed = work.begin().elapsed();
     let mut latency = Histogram::default();
     for part in ended {
         let part = part.map_err(|error| Refusal::because(format!("a write failed: {error}")))?;
@@ -165,14 +167,20 @@ struct Work<'a> {
     stop: &'a AtomicBool,
     /// Writes that may still be begun.
     left: AtomicU64,
+    begun: OnceLock<Instant>,
 }
 
 impl Work<'_> {
+    /// When the first was let go, which is now if none was.
+    fn begin(&self) -> Instant {
+        *self.begun.get_or_init(Instant::now)
+    }
+
     fn write(&self, number: u64) -> io::Result<Histogram> {
         let mut page = Page::new(number);
         let mut x = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1);
         let mut latency = Histogram::default();
-        let begun = Instant::now();
+        let begun = *self.begun.wait();
         while begun.elapsed() < self.time && !self.stop.load(Ordering::Relaxed) && self.take_one() {
             x ^= x << 13;
             x ^= x >> 7;
