@@ -11,7 +11,7 @@ use std::path::Path;
 use hardware::Root;
 use probes::read_profile;
 use profiles::changes::digest;
-use protocol::host::{HEALTHS, PROFILE_BYTES_MAX, ProfileDigest};
+use protocol::host::{Health, PROFILE_BYTES_MAX, ProfileDigest};
 use protocol::{HostFacts, HostProfile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -28,7 +28,7 @@ const REASON_BYTES_MAX: usize = 160;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Headline {
     pub(crate) digest: ProfileDigest,
-    /// The worst of all that is judged, one of [`HEALTHS`].
+    /// The worst of all that is judged, a word of [`Health`].
     pub(crate) health: String,
     /// What is not well, the worst first.
     pub(crate) reasons: Vec<String>,
@@ -93,23 +93,17 @@ fn space(facts: &HostFacts) -> Option<(u64, u64)> {
 
 /// What is known to be wrong, a line each.
 fn reasons(report: &Json) -> Vec<String> {
-    let unknown = rank("unknown");
     let items = report.get("items").and_then(Json::as_array);
     let told = |item: &Json| {
         let word = |name| item.get(name).and_then(Json::as_str).unwrap_or("");
         let line = format!("{} {}: {}", word("kind"), word("id"), word("reason"));
-        (rank(word("health")), clip(line))
+        (Health::of_word(word("health")), clip(line))
     };
     let mut bad: Vec<_> = items.into_iter().flatten().map(told).collect();
-    bad.retain(|(rank, _)| *rank > unknown);
+    bad.retain(|(health, _)| health.is_bad());
     bad.sort_by(|(one, _), (other, _)| other.cmp(one));
     bad.truncate(REASONS_MAX);
     bad.into_iter().map(|(_, line)| line).collect()
-}
-
-fn rank(health: &str) -> usize {
-    let place = HEALTHS.iter().position(|known| *known == health);
-    place.unwrap_or(0)
 }
 
 fn clip(mut line: String) -> String {

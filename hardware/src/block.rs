@@ -115,15 +115,19 @@ fn read_disk(root: &Root, name: &str, directory: &str) -> Item {
         facts.write_cache.learn(said.as_deref().and_then(has_cache));
     }
     let counters = root.read(&format!("{directory}/stat"));
-    match counters.as_deref().and_then(parse_disk_counters) {
-        Some(counters) => {
-            facts.flushes = counters.flushes.into();
-            match counters.flush_mean_us() {
-                Some(mean) => facts.flush_mean_us = mean.round().into(),
+    let counters = counters.as_deref().and_then(parse_disk_counters);
+    match counters {
+        Some(DiskCounters {
+            flushes: Some(flushes),
+            ..
+        }) => {
+            facts.flushes = flushes.into();
+            match counters.and_then(|counters| counters.flush_mean_us()) {
+                Some(mean) => facts.flush_mean_us = (mean as f64).into(),
                 None => facts.flush_mean_us = Fact::Unknown("none was asked for yet".into()),
             }
         }
-        None => facts.flushes = Fact::Unknown("the kernel does not count them".into()),
+        _ => facts.flushes = Fact::Unknown("the kernel does not count them".into()),
     }
     facts.driver.learn(served_by);
     facts.transport.learn(transport.map(str::to_owned));

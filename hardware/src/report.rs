@@ -4,6 +4,7 @@
 //! In JSON: `{"items": [{"kind", "id", "health", "reason", "unknown": {fact: why}, ...facts}],
 //! "problems": [{"where", "what"}]}`.
 
+pub use protocol::host::Health;
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -32,37 +33,6 @@ pub struct Item {
     /// What the health rests on, for a person.
     pub reason: String,
     pub facts: Facts,
-}
-
-/// How something fares, from well to worst. What cannot be told is no good news, and is worse than
-/// `Ok` wherever two are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Health {
-    Ok,
-    Unknown,
-    /// On its way back: something that failed is being filled again.
-    Rebuilding,
-    /// It works, and the next fault may end that.
-    Degraded,
-    Failed,
-}
-
-impl Health {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Rebuilding => "rebuilding",
-            Self::Degraded => "degraded",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Whether something is known to be wrong.
-    pub fn is_bad(self) -> bool {
-        self > Self::Unknown
-    }
 }
 
 /// Something that was there to be read and was not understood.

@@ -148,13 +148,17 @@ const fn word(
 
 /// How a host or a part of it fares, the best first.
 pub const HEALTHS: &[&str] = &["ok", "unknown", "rebuilding", "degraded", "failed"];
-/// As [`HEALTHS`], of which each is a word: the later, the worse.
+
+/// As [`HEALTHS`], of which each is a word: the later, the worse. What cannot be told is no good news, and
+/// is worse than `Ok` wherever two are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     Ok,
     Unknown,
+    /// On its way back: something that failed is being filled again.
     Rebuilding,
+    /// It works, and the next fault may end that.
     Degraded,
     Failed,
 }
@@ -170,6 +174,11 @@ impl Health {
 
     pub const fn as_str(self) -> &'static str {
         HEALTHS[self as usize]
+    }
+
+    /// Whether something is known to be wrong.
+    pub fn is_bad(self) -> bool {
+        self > Health::Unknown
     }
 
     /// What the word means; one that this version does not know is unknown.

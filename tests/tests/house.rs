@@ -39,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["protocol", "jobs", "profiles", "ledger", "coordinator-core"],
     ),
     ("agent-core", &["protocol"]),
-    ("hardware", &[]),
+    ("hardware", &["protocol"]),
     ("probes", &["protocol", "hardware"]),
     (
         "agent",

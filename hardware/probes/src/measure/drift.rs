@@ -8,9 +8,8 @@
 
 use std::collections::VecDeque;
 
+use hardware::DiskCounters;
 use serde::{Deserialize, Serialize};
-
-use super::device::DeviceCounters;
 
 const WINDOW_MS: i64 = 5 * 60 * 1000;
 /// Seven days of windows.
@@ -30,7 +29,7 @@ const IN_A_ROW: u32 = 2;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushDrift {
     /// Where the window under way began.
-    begun: Option<(i64, DeviceCounters)>,
+    begun: Option<(i64, DiskCounters)>,
     /// Means of past windows, the oldest first. Windows without a flush are not among them.
     means_us: VecDeque<u32>,
     long_in_a_row: u32,
@@ -49,7 +48,7 @@ pub struct Drift {
 impl FlushDrift {
     /// Takes a reading, as often as one likes; every 15 s is plenty. Answers at the end of each window
     /// that is the second or later in a row to be too long.
-    pub fn handle_reading(&mut self, now_ms: i64, counters: DeviceCounters) -> Option<Drift> {
+    pub fn handle_reading(&mut self, now_ms: i64, counters: DiskCounters) -> Option<Drift> {
         let Some((begun_ms, before)) = self.begun else {
             self.begun = Some((now_ms, counters));
             return None;
@@ -107,16 +106,16 @@ mod tests {
     struct Watched {
         drift: FlushDrift,
         now_ms: i64,
-        counters: DeviceCounters,
+        counters: DiskCounters,
     }
 
     impl Watched {
         /// One that has watched windows of this mean.
         fn with_past(windows: usize, mean_us: u64) -> Watched {
-            let counters = DeviceCounters {
+            let counters = DiskCounters {
                 flushes: Some(0),
                 flush_ms: Some(0),
-                ..DeviceCounters::default()
+                ..DiskCounters::default()
             };
             let mut watched = Watched {
                 drift: FlushDrift::default(),

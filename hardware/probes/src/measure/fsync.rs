@@ -61,7 +61,7 @@ pub struct FsyncLatency {
 /// What the hourly probe is told of the disk by whoever wants it. What is not known does not forbid it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// Over the last minute or so, by [`DeviceCounters`](super::DeviceCounters).
+    /// Over the last minute or so, by [`DiskCounters`](hardware::DiskCounters).
     pub disk_busy_per_mille: Option<u32>,
     pub array_rebuilding: bool,
     /// A job of the class io runs here.

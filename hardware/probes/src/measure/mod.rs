@@ -44,7 +44,7 @@ use protocol::host::{HostFacts, Value};
 use serde::{Deserialize, Serialize};
 
 pub use cpu::{BUSY_PER_MILLE_MAX, CpuScores, measure_cpu};
-pub use device::{Device, DeviceCounters, parse_device_counters};
+pub use device::Device;
 pub use drift::{Drift, FlushDrift};
 pub use fsync::{Conditions, FsyncLatency, HOURLY_WRITES, WRITE_BYTES, measure_fsync, probe_fsync};
 pub use grade::{Grade, SLOW_SYNC_US};
