@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use hardware::{Health, Root, read_md_arrays};
 use probes::measure::{
-    Conditions, Device, FsyncLatency, Grade, KERNEL_VERSION, Measured, Scores, Skip, measure_cpu,
-    measure_fsync, measure_memory, measure_random_writes, probe_fsync,
+    Conditions, Device, FsyncLatency, Grade, KERNEL_VERSION, Measured, Scores, measure_cpu,
+    measure_fsync, measure_memory, measure_random_writes, plan_wear, probe_fsync,
 };
 use probes::{Probes, measured_things};
 use protocol::host::HostFacts;
@@ -70,9 +70,6 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// What writes so much is tried once a day, however often it was given up.
 const RANDOM_WRITES_APART_MS: i64 = 24 * HOUR_MS;
-
-/// Processors that are busier than this leave whoever is last in line waiting.
-const SYNCS_BUSY_PER_MILLE_MAX: u32 = 500;
 
 /// How long somebody looks whether the disk is busy.
 const DISK_LOOK: Duration = Duration::from_secs(1);
@@ -154,7 +151,7 @@ impl Kept {
         let scores = &self.scores;
         let full = measuring == Measuring::Full;
         let wanted = full && (scores.cpu.known().is_none() || scores.memory.known().is_none())
-            || scores.fsync.known().is_none()
+            || scores.fsync.known().is_none_or(FsyncLatency::is_of_busy)
             || scores.random_writes.known().is_none()
                 && past(self.random_writes_at_ms, RANDOM_WRITES_APART_MS);
         if wanted && past(self.tried_at_ms, HOUR_MS) {
@@ -164,12 +161,29 @@ impl Kept {
         (judged && past(self.syncs_at_ms, HOUR_MS)).then_some(Due::Syncs)
     }
 
+    /// Takes a whole measurement of syncs. One of a busy host stands until there is one of a quiet host,
+    /// or a better one.
+    fn take_syncs(&mut self, found: Measured<FsyncLatency>) {
+        let stays = match (self.scores.fsync.known(), found.known()) {
+            (Some(before), Some(now)) => now.is_of_busy() && before.p99_us <= now.p99_us,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if !stays {
+            self.scores.fsync = found;
+            self.doubted = None;
+        }
+    }
+
     /// Takes what the hourly syncs have shown. Fewer of them have no 99th percentile worth a change of
     /// the profile, but for the grade.
     fn note_syncs(&mut self, found: &Measured<FsyncLatency>) {
         let (Some(before), Some(now)) = (self.scores.fsync.known(), found.known()) else {
             return;
         };
+        if now.is_of_busy() {
+            return;
+        }
         if now.grade == before.grade {
             self.doubted = None;
         } else if self.doubted.replace(now.grade) == Some(now.grade) {
@@ -230,7 +244,6 @@ pub fn measure_host(
         Due::Syncs => {
             let found = probe_fsync(data_directory, &conditions(&root, data_directory), &stop);
             tell_of_syncs(&found);
-            let found = while_quiet(found);
             kept.note_syncs(&found);
             kept.syncs_at_ms = wall_ms;
         }
@@ -248,41 +261,39 @@ fn measure_missing(
 ) {
     let wall_ms = now().wall.0;
     kept.tried_at_ms = wall_ms;
-    let scores = &mut kept.scores;
+    let mut is_quiet = true;
     if measuring == Measuring::Full {
+        let scores = &mut kept.scores;
         if scores.cpu.known().is_none() {
             scores.cpu = measure_cpu(false, stop, &mut |_| {});
         }
-        // Where they were too busy, everything else would say less than it should as well.
-        if scores.cpu.known().is_none() {
-            return;
-        }
-        if scores.memory.known().is_none() {
+        // Where they were too busy, all but the syncs, which say so, would tell less than it should.
+        is_quiet = scores.cpu.known().is_some();
+        if is_quiet && scores.memory.known().is_none() {
             scores.memory = measure_memory(stop, &mut |_| {});
         }
     }
-    if scores.fsync.known().is_none() {
-        scores.fsync = while_quiet(measure_fsync(data_directory, stop));
-        tell_of_syncs(&scores.fsync);
+    let fsync = kept.scores.fsync.known();
+    if fsync.is_none_or(FsyncLatency::is_of_busy) {
+        let found = measure_fsync(data_directory, stop);
+        tell_of_syncs(&found);
+        kept.take_syncs(found);
         kept.syncs_at_ms = wall_ms;
     }
+    if is_quiet {
+        measure_writes(kept, data_directory, wall_ms, stop);
+    }
+    let scores = &mut kept.scores;
+    scores.wear = plan_wear(&scores.fsync, &scores.random_writes);
+}
+
+fn measure_writes(kept: &mut Kept, data_directory: &Path, wall_ms: i64, stop: &Arc<AtomicBool>) {
+    let scores = &mut kept.scores;
     let passed_ms = wall_ms.saturating_sub(kept.random_writes_at_ms);
     let is_due = !(0..RANDOM_WRITES_APART_MS).contains(&passed_ms);
     if scores.random_writes.known().is_none() && is_due && !stop.load(Ordering::Relaxed) {
         kept.random_writes_at_ms = wall_ms;
         scores.random_writes = measure_random_writes(data_directory, stop);
-    }
-}
-
-/// Whoever comes last in line waits for a processor after each sync: on a busy host that is not the
-/// disk's grade.
-fn while_quiet(found: Measured<FsyncLatency>) -> Measured<FsyncLatency> {
-    let busy = found
-        .known()
-        .and_then(|found| found.processors_busy_per_mille);
-    match busy.filter(|busy| *busy > SYNCS_BUSY_PER_MILLE_MAX) {
-        Some(busy_per_mille) => Measured::Skipped(Skip::ProcessorsBusy { busy_per_mille }),
-        None => found,
     }
 }
 
@@ -348,6 +359,8 @@ fn stop_at_end(mut input: impl Read + Send + 'static) -> Arc<AtomicBool> {
 
 #[cfg(test)]
 mod tests {
+    use probes::measure::Skip;
+
     use super::*;
 
     fn syncs(p99_us: u64) -> Measured<FsyncLatency> {
@@ -414,14 +427,44 @@ mod tests {
     }
 
     #[test]
-    fn syncs_of_a_busy_host_are_no_grade() {
-        let Measured::Known(mut found) = syncs(30_000) else {
-            unreachable!("they are made known");
-        };
-        for (busy_per_mille, is_kept) in [(None, true), (Some(500), true), (Some(501), false)] {
-            found.processors_busy_per_mille = busy_per_mille;
-            let judged = while_quiet(Measured::Known(found.clone()));
-            assert_eq!(judged.known().is_some(), is_kept, "{busy_per_mille:?}");
+    fn syncs_of_a_busy_host_stand_until_there_are_better_ones() {
+        let (busy, quiet) = (Some(501), Some(500));
+        for (found, expected, is_wanted) in [
+            (&[(30_000, busy)][..], 30_000, true),
+            (&[(30_000, busy), (9_000, busy)], 9_000, true),
+            (&[(9_000, busy), (30_000, busy)], 9_000, true),
+            (&[(9_000, busy), (15_000, quiet)], 15_000, false),
+            (&[(15_000, quiet), (30_000, busy)], 15_000, false),
+            (&[(150, None)], 150, false),
+        ] {
+            let mut kept = Kept::new(String::new());
+            (kept.tried_at_ms, kept.random_writes_at_ms) = (0, HOUR_MS);
+            for &(p99_us, processors_busy_per_mille) in found {
+                let Measured::Known(of) = syncs(p99_us) else {
+                    unreachable!("they are made known");
+                };
+                kept.take_syncs(Measured::Known(FsyncLatency {
+                    processors_busy_per_mille,
+                    ..of
+                }));
+                // What could not be measured takes nothing away.
+                kept.take_syncs(Measured::Skipped(Skip::Stopped));
+            }
+            let fsync = kept.scores.fsync.known().unwrap();
+            assert_eq!(fsync.p99_us, expected, "{found:?}");
+            let due = kept.due(Measuring::Disk, HOUR_MS);
+            assert_eq!(due == Some(Due::Scores), is_wanted, "{found:?}: {due:?}");
+            // Hourly ones of a busy host say nothing of the grade.
+            let of = kept.scores.fsync.clone();
+            let busy = |of: &FsyncLatency| FsyncLatency {
+                processors_busy_per_mille: Some(900),
+                grade: Grade::D,
+                ..of.clone()
+            };
+            let later = Measured::Known(busy(of.known().unwrap()));
+            kept.note_syncs(&later);
+            kept.note_syncs(&later);
+            assert_eq!(kept.scores.fsync, of, "{found:?}");
         }
     }
 

@@ -42,8 +42,13 @@ enum Weigh {
 /// How a fact is weighed; `None` for what moves by itself, or is told by the parts.
 fn of_fact(name: &str) -> Option<Weigh> {
     Some(match name {
-        "disk.free_bytes" | "clock.verdict" | "clock.bound_us" | "storage.health"
-        | "storage.rebuilding" | "host.health" => return None,
+        "disk.free_bytes"
+        | "disk.probe_bytes_per_year"
+        | "clock.verdict"
+        | "clock.bound_us"
+        | "storage.health"
+        | "storage.rebuilding"
+        | "host.health" => return None,
         "cpu.packages"
         | "cpu.cores"
         | "cpu.threads"

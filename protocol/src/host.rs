@@ -250,9 +250,17 @@ pub const FACTS: &[FactSpec] = &[
         "disk.fsync_p99_us",
         "99 of 100 measured fdatasyncs took at most so long",
     ),
+    truth(
+        "disk.fsync_while_busy",
+        "whether processors were busy while fdatasync was measured: the disk is that good or better",
+    ),
     number(
         "disk.random_write_iops",
         "measured random writes of 4 KiB per second, each durable",
+    ),
+    number(
+        "disk.probe_bytes_per_year",
+        "what measuring writes to the disk in a year",
     ),
     number(
         "disk.size_bytes",

@@ -7,7 +7,7 @@ use protocol::api::{
 };
 use protocol::{AgentName, JobName, WallMs};
 
-use crate::amounts::{rough, size};
+use crate::amounts::{rough, rough_us, size};
 use crate::args::{Get, Limit, Listing};
 use crate::client::Client;
 use crate::clock::to_the_second;
@@ -255,6 +255,12 @@ fn disk_of(host: &HostSummary) -> Option<String> {
     })
 }
 
+/// Of one thread and of all: `1000, all 1890`.
+fn score_of(host: &HostSummary) -> Option<String> {
+    let (single, all) = (host.cpu_score_single?, host.cpu_score_all?);
+    Some(format!("{single}, all {all}"))
+}
+
 fn agents_table(agents: &[Agent], room: Room) -> String {
     let mut table = match room {
         Room::Columns80 => Table::new(&[
@@ -272,6 +278,11 @@ fn agents_table(agents: &[Agent], room: Room) -> String {
             "ID",
             "PROFILE",
             "REGISTERED",
+            "SCORE",
+            "BANDWIDTH",
+            "SYNC P99",
+            "WRITES/S",
+            "PROBES WRITE",
             "WHY",
         ]),
     };
@@ -293,6 +304,11 @@ fn agents_table(agents: &[Agent], room: Room) -> String {
                 agent.id.to_string(),
                 cell(|host| Some(host.generation.to_string())),
                 cell(|host| Some(to_the_second(host.registered_at).to_string())),
+                cell(score_of),
+                cell(|host| Some(format!("{}/s", memory(host.memory_bandwidth_bytes_per_s?)))),
+                cell(|host| host.fsync_p99_us.map(rough_us)),
+                cell(|host| host.random_write_iops.map(|iops| iops.to_string())),
+                cell(|host| Some(format!("{}/year", memory(host.probe_bytes_per_year?)))),
                 agent.reason.clone().unwrap_or_default(),
             ]);
         }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::place::{Place, agent, coordinator, fits, wait_for};
 
@@ -121,4 +121,110 @@ fn a_host_registers_by_itself_and_tells_what_it_has_lost() {
         (!alerts.contains("host_changed")).then_some(())
     });
     assert_eq!(generation(&host().unwrap()), Some(3));
+}
+
+/// The figures are the agent's own, which it keeps: what the coordinator shows must be these.
+#[test]
+fn what_was_measured_of_a_host_reaches_the_ledger() {
+    let place = Place::new();
+    place.authority("ca", "prod");
+    place.issue("ca", "coordinator", "c1", "c1");
+    place.issue("ca", "agent", "h1", "h1");
+    let arguments = [
+        &coordinator("data", "127.0.0.1:0")[..],
+        &["--identity", "c1"],
+    ]
+    .concat();
+    let _coordinator = place.start_coordinator("coordinator", &arguments);
+    let here = |arguments: &[&str]| place.matins(&[arguments, &["--data", "data"]].concat());
+    let agents = wait_for("the coordinator to say where it listens", || {
+        let log = place.read("coordinator.out");
+        let (_, rest) = log.split_once("agents=")?;
+        let (address, _) = rest.split_once(char::is_whitespace)?;
+        Some(address.to_owned())
+    });
+    let _supervisor = place.start("supervisor", &["supervisor", "--dir", "s"]);
+    let off = agent("a", "h1", &agents);
+    let begin = [
+        &off[..off.len() - 2],
+        &["--measure", "full", "--look-every", "100ms"],
+    ]
+    .concat();
+    let _agent = place.start("agent", &begin);
+
+    // It is written when all was measured, or could not be.
+    let mut kept = wait_for("the host to be measured", || {
+        serde_json::from_str::<Value>(&place.read("a/scores.json")).ok()
+    });
+    // On a busy machine there may be no figure at all: then one is put there.
+    let memory = &mut kept["scores"]["memory"];
+    if memory["known"].is_null() {
+        *memory = json!({"known": {"bytes_per_s": 12_000_000_000_u64, "nodes": []}});
+        place.write("a/scores.json", &kept.to_string());
+    }
+    let scores = &kept["scores"];
+    let bandwidth = &scores["memory"]["known"]["bytes_per_s"];
+    let host = wait_for("what was measured to be registered", || {
+        let said = here(&["describe", "h1", "--output", "json"]);
+        let host: Value = serde_json::from_str(&said.stdout).ok()?;
+        let told = &host["profile"]["facts"]["memory.bandwidth_bytes_per_s"]["known"];
+        (told == bandwidth).then_some(host)
+    });
+    // One of a busy host that is the worst says nothing of its disk.
+    let fsync = &scores["fsync"]["known"];
+    let is_busy = fsync["processors_busy_per_mille"].as_u64() > Some(500);
+    let is_told = !(is_busy && fsync["grade"] == "D");
+    for (fact, measured) in [
+        ("cpu.score_single", &scores["cpu"]["known"]["score_single"]),
+        ("cpu.score_all", &scores["cpu"]["known"]["score_all"]),
+        (
+            "memory.bandwidth_bytes_per_s",
+            &scores["memory"]["known"]["bytes_per_s"],
+        ),
+        (
+            "disk.random_write_iops",
+            &scores["random_writes"]["known"]["durable"]["per_s"],
+        ),
+        (
+            "disk.fsync_p99_us",
+            fsync
+                .get("p99_us")
+                .filter(|_| is_told)
+                .unwrap_or(&Value::Null),
+        ),
+        ("disk.probe_bytes_per_year", &scores["wear"]["bytes_a_year"]),
+    ] {
+        let told = &host["profile"]["facts"][fact];
+        assert_eq!(&told["known"], measured, "{fact}");
+        // What could not be measured says why.
+        assert!(
+            told["known"].is_u64() || told["unknown"].is_string(),
+            "{fact}: {told}"
+        );
+    }
+    // Of all that can be measured, syncs need nobody's leave but that of the disk.
+    assert!(
+        fsync["p99_us"].is_u64() || scores["fsync"]["unknown"].is_string(),
+        "{scores}"
+    );
+
+    let listed = here(&["get", "agents", "--output", "wide"]).done();
+    let shown = here(&["describe", "h1"]).done();
+    fits(&shown);
+    if let Some(bytes) = scores["wear"]["bytes_a_year"].as_u64() {
+        assert!(bytes > 0 && listed.contains("/year"), "{listed}");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            shown.contains("probe writes") && shown.contains("a year"),
+            "{shown}"
+        );
+    }
+    let gib_per_s = bandwidth.as_u64().unwrap() as f64 / f64::from(1 << 30);
+    assert!(
+        listed.contains(&format!("{gib_per_s:.1} GiB/s")),
+        "{listed}"
+    );
+    if is_told && let Some(p99_us) = fsync["p99_us"].as_u64().filter(|us| *us < 1_000) {
+        assert!(listed.contains(&format!("{p99_us} us")), "{listed}");
+    }
 }

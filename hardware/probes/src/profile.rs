@@ -24,7 +24,9 @@ pub const MEASURED: &[&str] = &[
     "memory.bandwidth_bytes_per_s",
     "disk.fsync_grade",
     "disk.fsync_p99_us",
+    "disk.fsync_while_busy",
     "disk.random_write_iops",
+    "disk.probe_bytes_per_year",
 ];
 
 /// Asks the machine below `root` everything that it tells of itself without being measured, and joins it with

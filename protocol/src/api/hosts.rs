@@ -27,6 +27,17 @@ pub struct HostSummary {
     pub disk: Option<String>,
     /// Grade of its fdatasync: `A`, `B`, `C`, `D`.
     pub fsync_grade: Option<String>,
+    /// Measured speed of one thread and of all; 1,000 is one thread of the reference machine.
+    pub cpu_score_single: Option<i64>,
+    pub cpu_score_all: Option<i64>,
+    /// Measured speed of memory, all nodes together.
+    pub memory_bandwidth_bytes_per_s: Option<i64>,
+    /// 99 of 100 measured fdatasyncs took at most so long.
+    pub fsync_p99_us: Option<i64>,
+    /// Measured random writes of 4 KiB a second, each durable.
+    pub random_write_iops: Option<i64>,
+    /// What measuring writes to the disk in a year.
+    pub probe_bytes_per_year: Option<i64>,
     /// The worst of all that is judged: `ok`, `unknown`, `rebuilding`, `degraded`, `failed`. What a beat of
     /// the host has said is newer than what its profile says, and goes before.
     pub health: Option<String>,

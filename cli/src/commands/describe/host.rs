@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use probes::measure::RATED_BYTES;
 use protocol::WallMs;
 use protocol::api::{HostChange, HostDetail, HostSummary};
 use protocol::host::{FACTS, HostClock, HostFact, HostHealth, HostLoad, Value};
@@ -152,6 +153,15 @@ fn said(name: &str, value: &Value) -> String {
     if let Some(name) = name.strip_suffix("_bytes_per_s") {
         return format!("{} {}/s", plain(name), size(number.unsigned_abs()));
     }
+    if let Some(name) = name.strip_suffix("_bytes_per_year") {
+        let rated = number as f64 * 1000.0 / RATED_BYTES as f64;
+        return format!(
+            "{} writes {} a year, {rated:.2} ‰ of what {} TB are",
+            plain(name),
+            size(number.unsigned_abs()),
+            RATED_BYTES / 1_000_000_000_000
+        );
+    }
     if let Some(name) = name.strip_suffix("_milli") {
         return format!("{} {}", plain(name), thousandths(number));
     }
@@ -227,6 +237,7 @@ mod tests {
         facts.know("cpu.usable_milli", Value::Number(1500));
         facts.know("memory.size_bytes", Value::Number(64 << 30));
         facts.know("memory.ecc", Value::Truth(false));
+        facts.know("disk.probe_bytes_per_year", Value::Number(9 << 30));
         facts.miss("disk.medium", "a hypervisor hides it");
         facts.miss("disk.size_bytes", "a hypervisor hides it");
         let summary = HostSummary {
@@ -237,6 +248,12 @@ mod tests {
             memory_usable_bytes: None,
             disk: None,
             fsync_grade: None,
+            cpu_score_single: None,
+            cpu_score_all: None,
+            memory_bandwidth_bytes_per_s: None,
+            fsync_p99_us: None,
+            random_write_iops: None,
+            probe_bytes_per_year: None,
             health: Some("degraded".to_owned()),
         };
         let now = HostNow {
@@ -294,6 +311,7 @@ h1
   profile      generation 3, so since 1970-01-01T00:00:00Z; told 2m00s ago
   cpu          cores 8, usable 1.5
   memory       size 64.0 GiB, not ecc
+  disk         probe writes 9.0 GiB a year, 0.03 ‰ of what 300 TB are
   unknown      disk.medium, disk.size_bytes: a hypervisor hides it
   not well     array md0: degraded, 1 of 2
   not read     storcli64: it hangs

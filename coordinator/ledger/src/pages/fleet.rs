@@ -125,6 +125,12 @@ fn summarise(
         memory_usable_bytes: facts.number("memory.usable_bytes"),
         disk,
         fsync_grade: text("disk.fsync_grade"),
+        cpu_score_single: facts.number("cpu.score_single"),
+        cpu_score_all: facts.number("cpu.score_all"),
+        memory_bandwidth_bytes_per_s: facts.number("memory.bandwidth_bytes_per_s"),
+        fsync_p99_us: facts.number("disk.fsync_p99_us"),
+        random_write_iops: facts.number("disk.random_write_iops"),
+        probe_bytes_per_year: facts.number("disk.probe_bytes_per_year"),
         health: text("host.health"),
     }
 }

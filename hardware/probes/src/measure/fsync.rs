@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Writes of the hourly probe.
 pub const HOURLY_WRITES: u64 = 100;
 const HOURLY_LIMIT: Duration = Duration::from_secs(2);
+/// Processors that are busier than this leave whoever waits for a sync waiting for them.
+const PROCESSORS_BUSY_PER_MILLE_MAX: u32 = 500;
 
 /// Busier than this, the disk is not probed as well.
 const BUSY_PER_MILLE_MAX: u32 = 800;
@@ -56,6 +58,15 @@ pub struct FsyncLatency {
     /// How busy the processors were meanwhile, in thousandths: whoever is told of a sync's end must get one
     /// first, so that the grade of a busy machine is worse than its disk's.
     pub processors_busy_per_mille: Option<u32>,
+}
+
+impl FsyncLatency {
+    /// Whether processors were so busy meanwhile that the disk may be better than this. What is not known
+    /// is held to be quiet.
+    pub fn is_of_busy(&self) -> bool {
+        let busy = self.processors_busy_per_mille;
+        busy.is_some_and(|busy| busy > PROCESSORS_BUSY_PER_MILLE_MAX)
+    }
 }
 
 /// What the hourly probe is told of the disk by whoever wants it. What is not known does not forbid it.

@@ -194,7 +194,8 @@ pub fn measure(
     }
 }
 
-fn plan_wear(
+/// What the hourly probe wears off the disk in a year, and a whole measurement once in it.
+pub fn plan_wear(
     fsync: &Measured<FsyncLatency>,
     random_writes: &Measured<RandomWrites>,
 ) -> Option<Wear> {
@@ -226,12 +227,42 @@ impl Scores {
             "disk.random_write_iops",
             of(&self.random_writes, |writes| writes.durable.per_s),
         );
-        tell("disk.fsync_p99_us", of(&self.fsync, |fsync| fsync.p99_us));
-        match of(&self.fsync, |fsync| fsync.grade) {
-            Ok(grade) => facts.know("disk.fsync_grade", Value::Text(grade.as_str().to_owned())),
-            Err(why) => facts.miss("disk.fsync_grade", why),
-        }
+        let written = match &self.wear {
+            Some(wear) => Ok(wear.bytes_a_year),
+            None => Err(self
+                .fsync
+                .why()
+                .unwrap_or_else(|| "the device does not tell what was written to it".to_owned())),
+        };
+        tell("disk.probe_bytes_per_year", written);
+        self.tell_fsync(&mut facts);
         facts
+    }
+
+    /// A disk is as good as it was on a busy host, or better: the worst grade says nothing of it then.
+    fn tell_fsync(&self, facts: &mut HostFacts) {
+        let names = [
+            "disk.fsync_grade",
+            "disk.fsync_p99_us",
+            "disk.fsync_while_busy",
+        ];
+        let why = match self.fsync.known() {
+            None => self.fsync.why().unwrap_or_default(),
+            Some(fsync) if fsync.is_of_busy() && fsync.grade == Grade::D => {
+                "the processors were busy when it was measured, so that its D is no word on the disk"
+                    .to_owned()
+            }
+            Some(fsync) => {
+                let [grade, p99_us, while_busy] = names;
+                facts.know(grade, Value::Text(fsync.grade.as_str().to_owned()));
+                facts.know(p99_us, number(fsync.p99_us));
+                facts.know(while_busy, Value::Truth(fsync.is_of_busy()));
+                return;
+            }
+        };
+        for name in names {
+            facts.miss(name, why.clone());
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{FallocateFlags, OFlag, fallocate};
+use nix::fcntl::{FallocateFlags, OFlag, PosixFadviseAdvice, fallocate, posix_fadvise};
 use nix::sys::statfs::{FsType, statfs};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
@@ -112,7 +112,11 @@ impl Place {
             file.write_all(&noise[..part])?;
             left -= part as u64;
         }
-        file.sync_all()
+        file.sync_all()?;
+        // What the kernel keeps of it would be thrown out page by page under the writes that go past it.
+        // That it may keep it after all costs speed and nothing else.
+        let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
+        Ok(())
     }
 
     /// The same file once more, past the kernel's cache.

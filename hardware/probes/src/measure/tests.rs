@@ -187,6 +187,8 @@ fn facts_are_told_with_their_reasons() {
         "cpu.score_single": {"unknown": busy},
         "disk.fsync_grade": {"unknown": "not measured: it was asked to stop"},
         "disk.fsync_p99_us": {"unknown": "not measured: it was asked to stop"},
+        "disk.fsync_while_busy": {"unknown": "not measured: it was asked to stop"},
+        "disk.probe_bytes_per_year": {"unknown": "not measured: it was asked to stop"},
         "disk.random_write_iops": {"unknown": "there is no room"},
         "memory.bandwidth_bytes_per_s": {"known": 12_000_000_000_u64},
     });
@@ -195,4 +197,50 @@ fn facts_are_told_with_their_reasons() {
     let mut measured: Vec<&str> = crate::MEASURED.to_vec();
     measured.sort_unstable();
     assert_eq!(told, measured);
+}
+
+#[test]
+fn a_busy_host_has_a_grade_that_its_disk_is_no_worse_than() {
+    let syncs = |p99_us, processors_busy_per_mille| {
+        Measured::Known(FsyncLatency {
+            latency: Histogram::default(),
+            p50_us: p99_us,
+            p99_us,
+            max_us: p99_us,
+            grade: Grade::of_p99_us(p99_us),
+            slow_syncs: 0,
+            cut_short: false,
+            elapsed_ms: 1,
+            written_bytes: 1,
+            device_written_bytes: None,
+            device: None,
+            device_busy_per_mille: None,
+            device_flush_mean_us: None,
+            processors_busy_per_mille,
+        })
+    };
+    for (p99_us, busy_per_mille, grade, while_busy) in [
+        (1_000, None, Some("A"), Some(false)),
+        (30_000, Some(500), Some("D"), Some(false)),
+        (1_000, Some(501), Some("A"), Some(true)),
+        (20_000, Some(900), Some("C"), Some(true)),
+        (30_000, Some(501), None, None),
+    ] {
+        let scores = Scores {
+            cpu: Measured::Skipped(Skip::Stopped),
+            memory: Measured::Skipped(Skip::Stopped),
+            random_writes: Measured::Skipped(Skip::Stopped),
+            fsync: syncs(p99_us, busy_per_mille),
+            wear: Some(Wear {
+                bytes_a_year: 9_000_000_000,
+                rated_per_mille: 0.03,
+            }),
+        };
+        let facts = scores.facts();
+        let case = format!("{p99_us} us, {busy_per_mille:?}");
+        assert_eq!(facts.text("disk.fsync_grade"), grade, "{case}");
+        assert_eq!(facts.truth("disk.fsync_while_busy"), while_busy, "{case}");
+        let written = facts.number("disk.probe_bytes_per_year");
+        assert_eq!(written, Some(9_000_000_000), "{case}");
+    }
 }
