@@ -7,6 +7,7 @@ mod chain;
 mod clock;
 mod coordinator_link;
 mod data_directory;
+mod flushes;
 mod host;
 mod load;
 mod lock;
@@ -23,7 +24,7 @@ mod scores;
 pub mod supervisor;
 mod supervisor_link;
 
-pub use look::write_look;
+pub use look::{stand_back, write_look};
 pub use looks::Looking;
 pub use noop::PRETENDED_FILE;
 pub use policy::{POLICY_FILE, PolicyError, Problems};

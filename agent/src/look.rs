@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::scores::{Due, Measuring, read_scores};
+use crate::supervisor::yield_to_attempts;
 
 /// What is not well and is told with a beat.
 pub(crate) const REASONS_MAX: usize = 8;
@@ -37,6 +38,11 @@ pub(crate) struct Headline {
     pub(crate) space: Option<(u64, u64)>,
     /// What is to be measured, now that it was looked at.
     pub(crate) due: Option<Due>,
+}
+
+/// Stands back for whatever runs on this host, for the rest of this process: it is a look and nothing else.
+pub fn stand_back() {
+    yield_to_attempts();
 }
 
 /// Reads the host below `root` and writes what was found, with what was measured before.

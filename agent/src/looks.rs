@@ -11,6 +11,7 @@
 //! No look begins while one before it has not ended. One that hangs is told as what it is: the host's
 //! health is unknown, since nobody can look.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_core::agent::Occasion;
-use hardware::{Health, Root, read_edac, read_md_arrays};
+use hardware::{DiskCounters, Health, Root, read_disk_counters, read_edac, read_md_arrays};
 use probes::{Filling, Forecast};
 use protocol::HostNow;
 use protocol::host::{HostHealth, PROFILE_BYTES_MAX, ProfileDigest};
@@ -29,6 +30,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::chain::chain;
 use crate::clock::now;
+use crate::flushes::Flushes;
 use crate::look::{Headline, REASONS_MAX};
 use crate::run::Input;
 use crate::scores::{Due, Measuring};
@@ -126,6 +128,9 @@ struct Sight {
     worst: Health,
 }
 
+/// A short look, and what the kernel counts of the disks then.
+type Short = (Sight, BTreeMap<String, DiskCounters>);
+
 /// What becomes of a profile that was found.
 #[derive(Debug, Default)]
 struct Telling {
@@ -212,6 +217,7 @@ struct Looks {
     filling: Filling,
     /// Whether it was told that it is soon full.
     fills: bool,
+    flushes: Flushes,
     /// The last failure that was logged; the same one again is not news.
     failure: String,
 }
@@ -225,6 +231,7 @@ pub(crate) async fn run(
 ) {
     let mut rhythm = Rhythm::default();
     let every = looking.every;
+    let flushes = Flushes::read(&data_directory);
     let mut looks = Looks {
         looking,
         data_directory,
@@ -241,11 +248,13 @@ pub(crate) async fn run(
         },
         filling: Filling::default(),
         fills: false,
+        flushes,
         failure: String::new(),
     };
     while !looks.inputs.is_closed() {
         match looks.short().await {
-            Ok(sight) => {
+            Ok((sight, counters)) => {
+                looks.watch_flushes(counters);
                 let worst = sight.worst;
                 if rhythm.whole_is_due(sight, looks.telling.doubted.is_some()) {
                     let due = looks.whole().await;
@@ -264,11 +273,26 @@ pub(crate) async fn run(
 }
 
 impl Looks {
-    async fn short(&mut self) -> Result<Sight, LookError> {
+    async fn short(&mut self) -> Result<Short, LookError> {
         let root = self.looking.root.clone();
-        let reading = tokio::task::spawn_blocking(move || Sight::read(&root));
+        let reading = tokio::task::spawn_blocking(move || {
+            let counters = read_disk_counters(&Root::directory(&root));
+            (Sight::read(&root), counters)
+        });
         let read = self.patiently(reading, SHORT_MAX).await;
         Ok(read?)
+    }
+
+    /// A disk that flushes slower than it did is told of among the reasons, and its health stays what it is.
+    fn watch_flushes(&mut self, counters: BTreeMap<String, DiskCounters>) {
+        let wall_ms = now().wall.0;
+        for why in self.flushes.handle_counters(wall_ms, counters) {
+            tracing::warn!(why, "a disk of this host has become slow");
+        }
+        if let Err(error) = self.flushes.write(&self.data_directory, wall_ms) {
+            let why = error.to_string();
+            tracing::warn!(why, "how fast disks flush is not kept");
+        }
     }
 
     /// Waits for a look to end; says so where that takes too long, and waits on.
@@ -333,6 +357,10 @@ impl Looks {
                 reasons.truncate(REASONS_MAX - 1);
                 reasons.push(soon);
             }
+        }
+        if let Some(slow) = self.flushes.reasons().next() {
+            reasons.truncate(REASONS_MAX - 1);
+            reasons.push(slow);
         }
         self.say(HostHealth {
             look: 0,

@@ -54,7 +54,7 @@ use environments::Sightings;
 use launching::Launcher;
 use log_writer::LogWriter;
 use place::Place;
-pub(crate) use protection::{protect_from_attempts, yield_to_everybody};
+pub(crate) use protection::{protect_from_attempts, yield_to_attempts, yield_to_everybody};
 use removal::Removal;
 use shell::{LOOK_AROUND, Shell};
 pub(crate) use socket::LINE_BYTES_MAX;

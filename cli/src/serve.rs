@@ -163,6 +163,7 @@ pub(crate) fn look(options: &Look) -> Result<(), Failure> {
             Failure::of_error("measuring this host", &error, "the agent measures it again")
         });
     }
+    agent::stand_back();
     let mut out = io::BufWriter::new(io::stdout().lock());
     agent::write_look(&options.root, &options.data, options.measure, &mut out)
         .map_err(|error| Failure::of_error("looking at this host", &error, "the agent looks again"))

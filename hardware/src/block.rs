@@ -48,6 +48,17 @@ pub fn read_block_devices(root: &Root) -> Report {
     report
 }
 
+/// What is counted of each disk below `root` now; those of which nothing is counted are left out.
+pub fn read_disk_counters(root: &Root) -> BTreeMap<String, DiskCounters> {
+    let names = root.names("sys/block").unwrap_or_default();
+    let is_disk = |name: &String| !NOT_DISKS.iter().any(|prefix| name.starts_with(prefix));
+    let read = |name: String| {
+        let text = root.read(&format!("sys/block/{name}/stat"))?;
+        Some((name, parse_disk_counters(&text)?))
+    };
+    names.into_iter().filter(is_disk).filter_map(read).collect()
+}
+
 /// A partition says so, and its directory stands in that of its disk.
 fn is_partition(root: &Root, directory: &str, names: &[String]) -> bool {
     let in_disk = || {

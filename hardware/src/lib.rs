@@ -42,7 +42,7 @@ mod tables;
 mod text;
 mod tool;
 
-pub use block::{DiskCounters, parse_disk_counters, read_block_devices};
+pub use block::{DiskCounters, parse_disk_counters, read_block_devices, read_disk_counters};
 pub use chrony::{
     Reply, ReplyError, SourceData, Tracking, judge_clock, parse_chrony_sources,
     parse_chrony_tracking, parse_reply,

@@ -17,6 +17,10 @@ const ATTEMPT_OOM_SCORE: i32 = 200;
 /// What nobody misses goes first of all.
 const FIRST_OOM_SCORE: i32 = 1000;
 
+/// Before attempts go those who look at the host: they look again.
+const LOOK_OOM_SCORE: i32 = 300;
+const LOOK_NICENESS: i32 = 10;
+
 const LOWEST_PRIORITY: i32 = 19;
 
 /// A beat must be sent and a deadline kept when every processor has a queue.
@@ -34,6 +38,23 @@ pub(super) struct Inherited {
 /// Gives this process precedence over attempts, as far as it may take it.
 pub(crate) fn protect_from_attempts() {
     protect();
+}
+
+/// Puts this process, a child of the agent's that looks at the host, behind the attempts: what it asks of processors
+/// and disks waits for them, and it goes before them when memory is used up.
+pub(crate) fn yield_to_attempts() {
+    if sys::niceness() < LOOK_NICENESS
+        && let Err(error) = sys::set_niceness(LOOK_NICENESS)
+    {
+        tracing::info!(%error, "not behind the attempts");
+    }
+    let is_lower = |score: i32| score < LOOK_OOM_SCORE;
+    if read_oom_score().is_none_or(is_lower)
+        && let Err(error) = write_oom_score(LOOK_OOM_SCORE)
+    {
+        tracing::info!(%error, "not the first to go when memory is used up");
+    }
+    sys::yield_disk();
 }
 
 /// Puts this process, a child of the agent's that is in no hurry and takes much memory, behind everybody

@@ -228,3 +228,42 @@ fn what_was_measured_of_a_host_reaches_the_ledger() {
         assert!(listed.contains(&format!("{p99_us} us")), "{listed}");
     }
 }
+
+/// A tool that is asked says how it was started: as the look that started it.
+#[test]
+fn who_looks_at_a_host_stands_behind_its_attempts() {
+    let place = Place::new();
+    let script = "#!/bin/sh\nionice -p $$ >> \"$TOLD\" 2> /dev/null\n\
+                  cat /proc/self/stat /proc/self/oom_score_adj >> \"$TOLD\"\n";
+    place.write("a/empty", "");
+    // One is asked about drives, the other where no chronyd answers.
+    for tool in ["bin/smartctl", "bin/chronyc"] {
+        place.write(tool, script);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(place.path(tool), mode).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", place.path("bin").display());
+    // A tool that got no processor in time was killed before it had told.
+    for _ in 0..5 {
+        let asked = place
+            .command(&["look", "--root=/", "--data=a", "--measure=off"])
+            .env("PATH", &path)
+            .env("TOLD", place.path("told"))
+            .output()
+            .unwrap();
+        assert!(asked.status.success(), "{asked:?}");
+        let told = place.read("told");
+        let Some((before, oom_score)) = told.trim().rsplit_once('\n') else {
+            continue;
+        };
+        let (_, stat) = before.rsplit_once(')').unwrap();
+        // proc_pid_stat(5): the 19th field, of which the first two are gone.
+        let niceness: i32 = stat.split_whitespace().nth(16).unwrap().parse().unwrap();
+        assert!(niceness >= 10, "{told}");
+        assert!(oom_score.parse::<i32>().unwrap() >= 300, "{told}");
+        assert!(told.contains("idle") || !told.contains("prio"), "{told}");
+        return;
+    }
+    eprintln!("left out: chronyd answers here, and no drive is asked");
+}

@@ -72,6 +72,11 @@ impl FlushDrift {
         drift
     }
 
+    /// Whether the last window, like the one before it, was too long.
+    pub fn is_slow(&self) -> bool {
+        self.long_in_a_row >= IN_A_ROW
+    }
+
     /// Median of the windows so far; None before there are enough of them.
     pub fn median_us(&self) -> Option<u64> {
         if self.means_us.len() < WINDOWS_MIN {
@@ -90,7 +95,7 @@ impl FlushDrift {
         } else {
             self.long_in_a_row = 0;
         }
-        (self.long_in_a_row >= IN_A_ROW).then_some(Drift {
+        self.is_slow().then_some(Drift {
             mean_us,
             median_us,
             windows_in_a_row: self.long_in_a_row,
