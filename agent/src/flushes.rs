@@ -167,7 +167,8 @@ mod tests {
         let well = [("sda", 2_000)];
         let mut watched = Watched::default();
         watched.windows(30, &well);
-        let write = |watched: &mut Watched, at_ms| watched.flushes.write(place.path(), at_ms).unwrap();
+        let write =
+            |watched: &mut Watched, at_ms| watched.flushes.write(place.path(), at_ms).unwrap();
         write(&mut watched, 0);
         write(&mut watched, WRITTEN_EVERY_MS - 1);
         assert!(!place.path().join(FILE).exists());

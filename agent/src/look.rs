@@ -34,6 +34,8 @@ pub(crate) struct Headline {
     /// What is not well, the worst first.
     pub(crate) reasons: Vec<String>,
     pub(crate) rebuilding: bool,
+    /// It has controllers, whose tools hold them up while they are asked.
+    pub(crate) has_controllers: bool,
     /// Size of the file system with the agent's files, and what is free of it, in bytes.
     pub(crate) space: Option<(u64, u64)>,
     /// What is to be measured, now that it was looked at.
@@ -87,6 +89,7 @@ fn headline(profile: &HostProfile, due: Option<Due>) -> Headline {
         health: health.to_owned(),
         reasons: reasons(&profile.report),
         rebuilding: profile.facts.truth("storage.rebuilding") == Some(true),
+        has_controllers: has_controllers(&profile.report),
         space: space(&profile.facts),
         due,
     }
@@ -95,6 +98,12 @@ fn headline(profile: &HostProfile, due: Option<Due>) -> Headline {
 fn space(facts: &HostFacts) -> Option<(u64, u64)> {
     let bytes = |name| u64::try_from(facts.number(name)?).ok();
     Some((bytes("disk.size_bytes")?, bytes("disk.free_bytes")?))
+}
+
+fn has_controllers(report: &Json) -> bool {
+    let items = report.get("items").and_then(Json::as_array);
+    let mut kinds = items.into_iter().flatten().map(|item| item.get("kind"));
+    kinds.any(|kind| kind.and_then(Json::as_str) == Some("controller"))
 }
 
 /// What is known to be wrong, a line each.
@@ -139,6 +148,13 @@ mod tests {
         let told = reasons(&json!({ "items": many }));
         assert_eq!(told.len(), REASONS_MAX);
         assert!(told[0].len() <= REASON_BYTES_MAX);
+    }
+
+    #[test]
+    fn whoever_holds_up_controllers_says_so() {
+        let report = |kind: &str| json!({"items": [{"kind": "drive"}, {"kind": kind}]});
+        assert!(has_controllers(&report("controller")));
+        assert!(!has_controllers(&report("array")) && !has_controllers(&json!({})));
     }
 
     #[test]

@@ -50,6 +50,9 @@ const STOPPING_MAX: Duration = Duration::from_secs(15);
 /// Whole looks before that, for what was seen or is doubted.
 const EXTRA_MAX: u32 = 3;
 
+/// And where the tools of controllers are asked: some hold theirs up for as long.
+const EXTRA_WITH_CONTROLLERS_MAX: u32 = 1;
+
 /// A profile that is another one at so many looks in a row is told, however it changes.
 const DOUBTS_MAX: u32 = 3;
 
@@ -186,7 +189,7 @@ impl Rhythm {
         self.shorts = WHOLE_AFTER;
     }
 
-    fn whole_is_due(&mut self, sight: Sight, doubted: bool) -> bool {
+    fn whole_is_due(&mut self, sight: Sight, doubted: bool, extra_max: u32) -> bool {
         let other = self.sight.as_ref() != Some(&sight);
         let first = self.sight.is_none();
         self.sight = Some(sight);
@@ -195,7 +198,7 @@ impl Rhythm {
             (self.shorts, self.extra) = (0, 0);
             return true;
         }
-        let extra = (other || doubted) && self.extra < EXTRA_MAX;
+        let extra = (other || doubted) && self.extra < extra_max;
         self.extra += u32::from(extra);
         extra
     }
@@ -218,6 +221,8 @@ struct Looks {
     /// Whether it was told that it is soon full.
     fills: bool,
     flushes: Flushes,
+    /// Whole looks that may come before one is due by itself.
+    extra_max: u32,
     /// The last failure that was logged; the same one again is not news.
     failure: String,
 }
@@ -249,6 +254,7 @@ pub(crate) async fn run(
         filling: Filling::default(),
         fills: false,
         flushes,
+        extra_max: EXTRA_MAX,
         failure: String::new(),
     };
     while !looks.inputs.is_closed() {
@@ -256,7 +262,8 @@ pub(crate) async fn run(
             Ok((sight, counters)) => {
                 looks.watch_flushes(counters);
                 let worst = sight.worst;
-                if rhythm.whole_is_due(sight, looks.telling.doubted.is_some()) {
+                let doubted = looks.telling.doubted.is_some();
+                if rhythm.whole_is_due(sight, doubted, looks.extra_max) {
                     let due = looks.whole().await;
                     if due.is_some() && looks.measure().await && due == Some(Due::Scores) {
                         rhythm.hasten();
@@ -343,6 +350,11 @@ impl Looks {
 
     async fn note(&mut self, headline: Headline, bytes: Arc<[u8]>) {
         self.failure.clear();
+        self.extra_max = if headline.has_controllers {
+            EXTRA_WITH_CONTROLLERS_MAX
+        } else {
+            EXTRA_MAX
+        };
         let digest = headline.digest;
         let mut reasons = headline.reasons;
         if let Some((size_bytes, free_bytes)) = headline.space {
@@ -572,7 +584,7 @@ mod tests {
             worst: Health::Ok,
         };
         let mut rhythm = Rhythm::default();
-        let mut due = |n, doubted| rhythm.whole_is_due(sight(n), doubted);
+        let mut due = |n, doubted| rhythm.whole_is_due(sight(n), doubted, EXTRA_MAX);
         assert!(due(1, false), "the first");
         let quiet: Vec<bool> = (0..20).map(|_| due(1, false)).collect();
         assert_eq!(quiet.iter().filter(|&&due| due).count(), 2);
@@ -584,6 +596,11 @@ mod tests {
         let restless: Vec<bool> = (0..20).map(|n| due(n + 3, true)).collect();
         // Two are due by themselves, and extra ones come before, between and after them.
         assert!(restless.iter().filter(|&&due| due).count() <= 2 + 3 * EXTRA_MAX as usize);
+        // Nor its controllers: of 100 short looks the first, each tenth and one between.
+        let mut rhythm = Rhythm::default();
+        let mut due = |n| rhythm.whole_is_due(sight(n), true, EXTRA_WITH_CONTROLLERS_MAX);
+        let restless = (0..100).filter(|&n| due(n)).count();
+        assert_eq!(restless, 10 + 10);
     }
 
     #[tokio::test]

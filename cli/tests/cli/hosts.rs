@@ -225,7 +225,7 @@ fn what_was_measured_of_a_host_reaches_the_ledger() {
         "{listed}"
     );
     if is_told && let Some(p99_us) = fsync["p99_us"].as_u64().filter(|us| *us < 1_000) {
-        assert!(listed.contains(&format!("{p99_us} us")), "{listed}");
+        assert!(listed.contains(&format!("{p99_us}us")), "{listed}");
     }
 }
 
