@@ -216,8 +216,7 @@ fn random_writes(
             "--io_size=32M",
             "--runtime=3",
         ];
-        // As ours: a thread for each write, all in one file. By time, and longer than ours: fio divides by
-        // the time of its slowest thread, which on a busy machine is shorter than that of all.
+        // As ours: a thread for each write, all in one file, and as many of them.
         let threads = [
             "--ioengine=psync",
             "--thread",
@@ -225,8 +224,8 @@ fn random_writes(
             "--group_reporting",
             "--filename=deep",
             "--norandommap",
-            "--time_based",
-            "--runtime=2",
+            "--io_size=3M",
+            "--runtime=3",
         ];
         let queue = [
             "--ioengine=libaio",
