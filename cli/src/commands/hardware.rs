@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(
             for_people(&report, Room::Columns80),
             "array md0: degraded\n  1 of 2 members, failed: sdb2\n  level raid1, members required 2, \
-             members active 1, members failed 1, spares 0,\n  action idle, device /dev/md0, 1 fact unknown\n"
+             members active 1, members failed 1, spares 0,\n  action idle, size 1.0 KiB, device /dev/md0\n"
         );
     }
 
