@@ -5,16 +5,18 @@
 //! one that hangs holds up itself. It writes what it found to its standard output: a line of JSON that
 //! the agent reads, and the profile, which the agent only hands on.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
 use hardware::Root;
 use probes::read_profile;
-use profiles::changes::digest;
+use profiles::changes::{LEFT_OUT, digest};
 use protocol::host::{Health, PROFILE_BYTES_MAX, ProfileDigest};
 use protocol::{HostFacts, HostProfile};
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use crate::scores::{Due, Measuring, read_scores};
 use crate::supervisor::yield_to_attempts;
@@ -24,6 +26,9 @@ pub(crate) const REASONS_MAX: usize = 8;
 
 /// Longest of these, in bytes.
 const REASON_BYTES_MAX: usize = 160;
+
+/// What of a written profile is neither a fact nor an item.
+const FRAME_BYTES_MAX: usize = 1024;
 
 /// The first line of what a look writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,38 +61,68 @@ pub fn write_look(
 ) -> io::Result<()> {
     let (scores, due) = read_scores(root, data_directory, measuring);
     let profile = read_profile(&Root::directory(root), data_directory, scores.as_ref());
+    let reasons = reasons(&profile.report);
     let profile = within_bounds(profile);
-    serde_json::to_writer(&mut *out, &headline(&profile, due))?;
+    let headline = headline(&profile, reasons, due);
+    serde_json::to_writer(&mut *out, &headline)?;
     out.write_all(b"\n")?;
     serde_json::to_writer(&mut *out, &profile)?;
     out.flush()
 }
 
-/// A machine with more parts than a coordinator takes registers what is decided by, and says so.
+/// A machine with more parts than a coordinator takes registers what is decided by, the parts that are
+/// not well, and of the others as many as there is room for, those of which there are few first. That
+/// some are left out, it says.
 fn within_bounds(profile: HostProfile) -> HostProfile {
-    let bytes = serde_json::to_vec(&profile).map_or(0, |written| written.len());
+    let bytes = written_bytes(&profile);
     if bytes <= PROFILE_BYTES_MAX {
         return profile;
     }
-    let what = format!(
-        "it has {bytes} bytes, more than the {PROFILE_BYTES_MAX} that a coordinator takes: \
-         see `matins hardware` on the host"
-    );
-    HostProfile {
-        report: serde_json::json!({
-            "items": [],
-            "problems": [{"where": "the report of this host", "what": what}],
-        }),
-        ..profile
+    let HostProfile { facts, mut report } = profile;
+    let mut items = match report["items"].take() {
+        Json::Array(items) => items,
+        _ => Vec::new(),
+    };
+    let all = items.len();
+    let word = |item: &Json, name: &str| item[name].as_str().unwrap_or("").to_owned();
+    let mut of_kind: BTreeMap<String, usize> = BTreeMap::new();
+    for item in &items {
+        *of_kind.entry(word(item, "kind")).or_default() += 1;
     }
+    items.sort_by_cached_key(|item| {
+        let health = Health::of_word(&word(item, "health"));
+        (Reverse(health), of_kind[&word(item, "kind")])
+    });
+    let mut room = PROFILE_BYTES_MAX.saturating_sub(written_bytes(&facts) + FRAME_BYTES_MAX);
+    let kept = items.iter().take_while(|item| {
+        let left = room.checked_sub(written_bytes(item) + 1);
+        room = left.unwrap_or(room);
+        left.is_some()
+    });
+    items.truncate(kept.count());
+    let left_out = all - items.len();
+    let what = format!(
+        "it has {bytes} bytes, more than the {PROFILE_BYTES_MAX} that a coordinator takes, so \
+         {left_out} of its {all} parts are left out: see `matins hardware` on the host"
+    );
+    let report = json!({
+        "items": items,
+        "problems": [{"where": "the report of this host", "what": what}],
+        LEFT_OUT: left_out,
+    });
+    HostProfile { facts, report }
 }
 
-fn headline(profile: &HostProfile, due: Option<Due>) -> Headline {
+fn written_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |written| written.len())
+}
+
+fn headline(profile: &HostProfile, reasons: Vec<String>, due: Option<Due>) -> Headline {
     let health = profile.facts.text("host.health").unwrap_or("unknown");
     Headline {
         digest: digest(profile),
         health: health.to_owned(),
-        reasons: reasons(&profile.report),
+        reasons,
         rebuilding: profile.facts.truth("storage.rebuilding") == Some(true),
         has_controllers: has_controllers(&profile.report),
         space: space(&profile.facts),
@@ -129,7 +164,6 @@ fn clip(mut line: String) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::host::Value;
-    use serde_json::json;
 
     use super::*;
 
@@ -158,16 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_too_much_registers_its_facts() {
+    fn a_host_with_too_much_registers_what_is_decided_by_and_what_is_ill() {
         let mut facts = HostFacts::default();
-        facts.know("host.health", Value::Text("degraded".to_owned()));
-        let report = json!({"items": ["x".repeat(PROFILE_BYTES_MAX)], "problems": []});
+        facts.know("host.health", Value::Text("failed".to_owned()));
+        let item = |kind: &str, id: String, health: &str| json!({"kind": kind, "id": id, "health": health, "reason": "x".repeat(500)});
+        let mut items: Vec<Json> = (0..3000)
+            .map(|number| item("drive", format!("sd{number}"), "ok"))
+            .collect();
+        items.push(item("drive", "sdz".to_owned(), "failed"));
+        items.push(item("cpu", "cpu".to_owned(), "ok"));
+        let report = json!({"items": items, "problems": []});
         let bounded = within_bounds(HostProfile { facts, report });
-        assert_eq!(bounded.facts.text("host.health"), Some("degraded"));
+        assert_eq!(bounded.facts.text("host.health"), Some("failed"));
+        let kept = bounded.report["items"].as_array().unwrap();
+        assert_eq!(kept[0]["id"], "sdz");
+        assert_eq!(kept[1]["id"], "cpu");
+        assert_eq!(bounded.report[LEFT_OUT], 3002 - kept.len());
         assert_eq!(bounded.report["problems"].as_array().unwrap().len(), 1);
-        let written = serde_json::to_vec(&bounded).unwrap();
-        assert!(written.len() < PROFILE_BYTES_MAX);
-        assert_eq!(headline(&bounded, None).health, "degraded");
+        let written = written_bytes(&bounded);
+        assert!((PROFILE_BYTES_MAX - 2048..=PROFILE_BYTES_MAX).contains(&written));
     }
 
     #[test]

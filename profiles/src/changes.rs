@@ -22,6 +22,9 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 
+/// How many parts a report leaves out, where it does: the host has more of them than are registered.
+pub const LEFT_OUT: &str = "left_out";
+
 /// What becomes of a value that is another one than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weigh {
@@ -117,6 +120,8 @@ struct Essence<'a> {
     parts: BTreeMap<(&'a str, &'a str), Part<'a>>,
     /// Where something was not understood, and what.
     problems: BTreeMap<&'a str, &'a str>,
+    /// Parts that are not here may be there all the same.
+    partial: bool,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -173,6 +178,7 @@ impl<'a> Essence<'a> {
         let facts = facts.filter(|(name, _)| of_fact(name).is_some());
         let mut essence = Essence {
             facts: facts.map(|(name, fact)| (name.as_str(), fact)).collect(),
+            partial: profile.report.get(LEFT_OUT).is_some(),
             ..Essence::default()
         };
         let items = profile.report.get("items").and_then(Json::as_array);
@@ -251,7 +257,7 @@ fn compare_parts(before: &Essence<'_>, after: &Essence<'_>, found: &mut Vec<Diff
         });
         let elsewhere = || by_serial.get(&(kind, was.serial?)).copied();
         let Some(key) = here.or_else(elsewhere) else {
-            if !comes_and_goes(kind) {
+            if !comes_and_goes(kind) && !after.partial {
                 let shown = was.shown();
                 found.push(difference(Turn::Vanished, &about, Some(shown), None));
             }
@@ -273,7 +279,7 @@ fn compare_parts(before: &Essence<'_>, after: &Essence<'_>, found: &mut Vec<Diff
         }
     }
     for (&(kind, id), is) in &after.parts {
-        if !met.contains(&(kind, id)) && !comes_and_goes(kind) {
+        if !met.contains(&(kind, id)) && !comes_and_goes(kind) && !before.partial {
             let shown = is.shown();
             found.push(difference(Turn::Came, &named(kind, id), None, Some(shown)));
         }

@@ -236,7 +236,7 @@ async fn as_it_stands(
     agent: AgentName,
 ) -> Result<Json<AgentAnswer>, ApiError> {
     let found = detail(api, what, &agent).await.map_err(|error| {
-        let remedy = format!("look at it: `matins describe agent {agent}`");
+        let remedy = format!("look at it: `matins describe {agent}`");
         error.after_all("it was done", remedy)
     })?;
     Ok(Json(AgentAnswer {

@@ -1,5 +1,7 @@
 //! `chronyc tracking`: how well the clock is kept.
 
+use std::ops::RangeInclusive;
+
 use super::packet::{Reply, parse_reply};
 use super::packets;
 use crate::fact::Fact;
@@ -18,6 +20,8 @@ const BOUND_MAX_S: f64 = 1.0;
 /// sooner than this, for a source polled every second may miss a few.
 const AGE_INTERVALS_MAX: f64 = 8.0;
 const AGE_FLOOR_S: f64 = 64.0;
+/// How far a clock that is synchronised can be from one that is right of itself.
+const STRATA: RangeInclusive<u64> = 1..=15;
 /// The local reference, by which chronyd serves its own unsynchronised time.
 const LOCAL_REFERENCE: u32 = 0x7f7f_0101;
 
@@ -46,10 +50,14 @@ impl Tracking {
     }
 
     /// Whether it is synchronised. Its age is judged only where it is known what time it is
-    /// (`now_s`, seconds since 1970): a reference that has died is free-running then.
+    /// (`now_s`, seconds since 1970): with a reference that has died, or was heard as far in the future,
+    /// it is free-running then.
     pub fn verdict(&self, now_s: Option<f64>) -> Option<ClockVerdict> {
         let no_reference = matches!(self.reference_id, Some(0 | LOCAL_REFERENCE));
-        if self.leap == Some(Leap::Unsynchronised) || no_reference || self.stratum == Some(0) {
+        let no_stratum = self
+            .stratum
+            .is_some_and(|stratum| !STRATA.contains(&stratum));
+        if self.leap == Some(Leap::Unsynchronised) || no_reference || no_stratum {
             return Some(ClockVerdict::Unsynchronised);
         }
         // Both must be told before it can be good.
@@ -62,7 +70,7 @@ impl Tracking {
             .update_interval_s
             .map(|interval| (AGE_INTERVALS_MAX * interval).max(AGE_FLOOR_S));
         Some(match (age, allowed) {
-            (Some(age), Some(allowed)) if age > allowed => ClockVerdict::FreeRunning,
+            (Some(age), Some(allowed)) if age.abs() > allowed => ClockVerdict::FreeRunning,
             _ => ClockVerdict::Synchronised,
         })
     }

@@ -309,3 +309,18 @@ fn a_report_of_any_shape_is_compared() {
         digest(&odd);
     }
 }
+
+#[test]
+fn what_is_left_out_of_a_report_has_not_vanished() {
+    let without = || {
+        let mut profile = host();
+        remove(&mut profile, "/dev/sda");
+        profile.report[LEFT_OUT] = json!(1);
+        profile
+    };
+    assert_eq!(differences(&host(), &without()), []);
+    assert_eq!(differences(&without(), &host()), []);
+    let mut ill = without();
+    item(&mut ill, "/dev/sdb")["health"] = json!("failed");
+    assert_eq!(differences(&host(), &ill).len(), 1);
+}

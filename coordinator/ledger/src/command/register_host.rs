@@ -117,7 +117,7 @@ impl RegisterHost {
             };
             let named = bad[..bad.len().min(NAMED_MAX)].join("; ");
             let text = format!(
-                "host {}: {named}{more}; see `matins describe agent {}`, and clear this when it is as it \
+                "host {}: {named}{more}; see `matins describe {}`, and clear this when it is as it \
                  should be",
                 self.name, self.name
             );
@@ -241,7 +241,7 @@ mod tests {
             bed.view("SELECT kind, agent, count, text FROM alert_view"),
             [
                 "host_changed|h1|1|host h1: battery c0 vanished (ok); array md0 got worse (ok); see \
-              `matins describe agent h1`, and clear this when it is as it should be"
+              `matins describe h1`, and clear this when it is as it should be"
             ]
         );
         assert_eq!(

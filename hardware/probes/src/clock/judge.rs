@@ -84,9 +84,8 @@ pub(super) fn of_tracking(tracking: &Tracking, source: Source, wall_s: f64) -> C
     // The reference is dated by the right time as far as chronyd knows it, not by this clock.
     let now_s = wall_s + tracking.correction_s.unwrap_or(0.0);
     let verdict = tracking.verdict(Some(now_s));
-    let age_s = tracking
-        .reference_time_s
-        .map_or(0.0, |then| (now_s - then).max(0.0));
+    let then_ahead_s = tracking.reference_time_s.map_or(0.0, |then| then - now_s);
+    let age_s = (-then_ahead_s).max(0.0);
     let bound_s = tracking
         .bound_s()
         .map(|bound| bound + age_s * DRIFT_PPM / 1e6);
@@ -96,6 +95,10 @@ pub(super) fn of_tracking(tracking: &Tracking, source: Source, wall_s: f64) -> C
         Some(ClockVerdict::Unsynchronised) => {
             "chronyd has not yet been able to synchronise it".to_owned()
         }
+        Some(ClockVerdict::FreeRunning) if then_ahead_s > 0.0 => format!(
+            "its reference, {}, is dated {then_ahead_s:.0} s ahead of the time it tells",
+            tracking.reference
+        ),
         Some(ClockVerdict::FreeRunning) => format!(
             "its reference, {}, was last heard {age_s:.0} s ago",
             tracking.reference
@@ -261,6 +264,9 @@ mod tests {
         check(tracking(64.0, 0.0), &[1], Synchronised, follows);
         let old = "its reference, 10.0.0.1, was last heard 65 s ago";
         check(tracking(65.0, 0.0), &[1], FreeRunning, old);
+        let ahead = "its reference, 10.0.0.1, is dated 86400 s ahead of the time it tells";
+        check(tracking(-86_400.0, 0.0), &[1], FreeRunning, ahead);
+        check(tracking(-5.0, 0.0), &[1], Synchronised, follows);
         let rarely = Tracking {
             update_interval_s: Some(64.0),
             ..tracking(500.0, 0.0)
