@@ -80,7 +80,7 @@ impl Host {
             self.told = verdict;
         }
         Some(HostNow {
-            clock: Some(host_clock(&look, self.steps.last(now().boot))),
+            clock: Some(host_clock(&look, &self.steps, now().boot)),
             load: self.load.read(),
             ..HostNow::default()
         })

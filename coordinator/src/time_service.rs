@@ -73,7 +73,7 @@ pub(crate) fn ask(of: TimeService) -> io::Result<Saying> {
             let at = read_boot();
             say.send_replace(Some(Said {
                 word: word(&look),
-                clock: host_clock(&look, steps.last(at)),
+                clock: host_clock(&look, &steps, at),
                 at,
             }));
             thread::sleep(ASK_EVERY);

@@ -340,6 +340,9 @@ pub struct HostClock {
     /// How wrong it can be at most, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_us: Option<i64>,
+    /// By how many parts in a million the kernel is told to run it fast (above 0) or slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steered_ppm: Option<i64>,
     /// Who said so: `chronyd`, `chronyc`, `kernel`.
     pub source: String,
     /// What the verdict rests on, and why who knows more said nothing; at most

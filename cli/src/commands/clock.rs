@@ -34,7 +34,7 @@ fn for_people(seen: &Clocks, room: Room) -> String {
     let wide = room == Room::Endless;
     let mut titles = vec!["~NAME", "ROLE", "OFFSET", "=KEPT", "BOUND", "SET"];
     if wide {
-        titles.extend(["CORRECTION", "BY", "WHY"]);
+        titles.extend(["CORRECTION", "STEERED", "BY", "WHY"]);
     }
     let mut table = Table::new(&titles);
     for clock in &seen.clocks {
@@ -98,6 +98,8 @@ fn row(clock: &ClockSeen, now: WallMs, wide: bool) -> Vec<String> {
         let correction = kept.and_then(|kept| kept.correction_us);
         row.extend([
             correction.map_or_else(|| "?".to_owned(), signed),
+            kept.and_then(|kept| kept.steered_ppm)
+                .map_or_else(|| "?".to_owned(), |ppm| format!("{ppm:+} ppm")),
             kept.map_or("?", |kept| &kept.source).to_owned(),
             kept.map_or_else(String::new, |kept| printable(&kept.reason)),
         ]);
@@ -161,6 +163,7 @@ mod tests {
             verdict: verdict.to_owned(),
             correction_us: Some(-20),
             bound_us,
+            steered_ppm: Some(-12),
             source: "chronyd".to_owned(),
             reason: reason.to_owned(),
             set_at: None,

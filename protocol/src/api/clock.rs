@@ -55,6 +55,9 @@ pub struct ClockKept {
     pub correction_us: Option<i64>,
     /// How wrong it can be at most, in microseconds.
     pub bound_us: Option<i64>,
+    /// By how many parts in a million the clock is steered: it runs fast (above 0) or slow by design, to
+    /// correct its own drift and what it was off.
+    pub steered_ppm: Option<i64>,
     /// Who said so: `chronyd`, `chronyc`, `kernel`, or `nobody`.
     pub source: String,
     /// What the verdict rests on, and why who knows more said nothing.

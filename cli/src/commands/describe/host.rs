@@ -64,6 +64,9 @@ fn clock_words(clock: &HostClock) -> String {
     if let Some(bound_us) = clock.bound_us {
         let _ = write!(said, ", wrong by {} at most", rough_us(bound_us));
     }
+    if let Some(ppm) = clock.steered_ppm.filter(|&ppm| ppm != 0) {
+        let _ = write!(said, ", steered by {ppm:+} ppm");
+    }
     let _ = write!(said, ", says {}", clock.source);
     if clock.verdict != "synchronised" && !clock.reason.is_empty() {
         let _ = write!(said, " ({})", clock.reason);
@@ -261,6 +264,7 @@ mod tests {
                 verdict: "synchronised".to_owned(),
                 correction_us: Some(-1200),
                 bound_us: Some(25_000),
+                steered_ppm: Some(-500),
                 source: "chronyd".to_owned(),
                 reason: String::new(),
                 step: Some(ClockStep {
@@ -306,8 +310,8 @@ mod tests {
 h1
   health       degraded, rebuilding
                array md0: 1 of 2 members
-  clock        synchronised, 1.2ms fast, wrong by 25ms at most, says chronyd; it
-               was set forward by 5.0s 2m00s ago
+  clock        synchronised, 1.2ms fast, wrong by 25ms at most, steered by -500
+               ppm, says chronyd; it was set forward by 5.0s 2m00s ago
   profile      generation 3, so since 1970-01-01T00:00:00Z; told 2m00s ago
   cpu          cores 8, usable 1.5
   memory       size 64.0 GiB, not ecc

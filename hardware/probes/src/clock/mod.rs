@@ -242,8 +242,13 @@ impl StepWatch {
         seen
     }
 
+    /// How fast the clock is being steered, in parts per million; above 0 it runs fast.
+    fn steered_ppm(&self) -> Option<i64> {
+        self.meter.slew_ppm().map(|ppm| ppm.round() as i64)
+    }
+
     /// The last step there was, and how long ago it was seen.
-    pub fn last(&self, now: BootMs) -> Option<ClockStep> {
+    fn last(&self, now: BootMs) -> Option<ClockStep> {
         let step = self.last?;
         Some(ClockStep {
             by_us: step.by_ns / 1_000,
@@ -253,14 +258,15 @@ impl StepWatch {
 }
 
 /// What a host tells of its clock with its beats.
-pub fn host_clock(look: &ClockLook, step: Option<ClockStep>) -> HostClock {
+pub fn host_clock(look: &ClockLook, steps: &StepWatch, now: BootMs) -> HostClock {
     HostClock {
         verdict: verdict_word(look.verdict).to_owned(),
         correction_us: look.correction_us,
         bound_us: look.bound_us,
         source: look.source.as_str().to_owned(),
         reason: shortened(look.said()),
-        step,
+        steered_ppm: steps.steered_ppm(),
+        step: steps.last(now),
     }
 }
 
