@@ -179,6 +179,8 @@ rows! {
         write_evidence: Vec<String>,
         /// Whether it reports a capacitor of its own against loss of power, in order.
         power_loss_capacitor: bool,
+        /// Whether it rests to save power, and was not woken to be asked.
+        asleep: bool,
         /// What `smartctl -d` must be told to reach it.
         smartctl_type: String,
     }

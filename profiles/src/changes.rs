@@ -129,6 +129,8 @@ struct Part<'a> {
     health: &'a str,
     serial: Option<&'a str>,
     facts: BTreeMap<&'static str, &'a Json>,
+    #[serde(skip)]
+    asleep: bool,
 }
 
 /// What of a profile matters, as one number. Two profiles of one host with the same one say the same.
@@ -213,6 +215,7 @@ impl<'a> Essence<'a> {
                 health,
                 serial,
                 facts,
+                asleep: item.get("asleep").and_then(Json::as_bool) == Some(true),
             };
         }
     }
@@ -265,7 +268,9 @@ fn compare_parts(before: &Essence<'_>, after: &Essence<'_>, found: &mut Vec<Diff
         };
         met.insert(key);
         let is = &after.parts[&key];
-        if was.health != is.health {
+        // Of one that sleeps it is not known how it fares, and that is no news.
+        let sleeps = is.asleep || (was.asleep && rank(HEALTHS, is.health) == Some(0));
+        if was.health != is.health && !sleeps {
             let turn = in_order(HEALTHS, was.health, is.health);
             let (was, is) = (was.health.to_owned(), is.health.to_owned());
             found.push(difference(turn, &about, Some(was), Some(is)));

@@ -21,7 +21,7 @@ pub(crate) struct Sizing {
     /// volume
     #[arg(long, value_name = "FILE")]
     pub(crate) what_if: Option<PathBuf>,
-    /// How long schedules fire in the simulated night
+    /// How long schedules fire in the simulated night, 35d at most
     #[arg(long, value_name = "LENGTH", value_parser = parse_length, default_value = "1d")]
     pub(crate) night: DurationMs,
     /// Draws other lengths of attempts from those that were seen

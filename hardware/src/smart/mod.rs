@@ -50,6 +50,13 @@ impl Drive {
         }
     }
 
+    /// What it would say of itself nobody knows until it wakes.
+    fn asleep(&mut self) {
+        self.facts.asleep = true.into();
+        self.judgement
+            .say(Health::Unknown, "it sleeps, and was not woken to be asked");
+    }
+
     fn passed(&mut self, passed: bool) {
         self.judged = true;
         let before = self.facts.passed.known().copied().unwrap_or(true);

@@ -57,6 +57,11 @@ fn read_output(output: &Json, report: &mut Report) {
         return;
     }
     let mut drive = Drive::of(id_of(output), NOT_TOLD);
+    let messages = output.at(&["smartctl", "messages"]);
+    let mut said = messages.map_or(&[][..], Json::list).iter();
+    if said.any(|message| says_asleep(&message.get("string").map(Json::said).unwrap_or_default())) {
+        drive.asleep();
+    }
     read_verdict(output, &mut drive);
     read_identity(output, &mut drive);
     read_ata(output, &mut drive);
@@ -64,6 +69,14 @@ fn read_output(output: &Json, report: &mut Report) {
     read_scsi(output, &mut drive);
     read_wear(output, &mut drive);
     report.items.push(drive.item());
+}
+
+/// `Device is in STANDBY mode, exit(2)`, where smartctl was told to wake nothing.
+pub(super) fn says_asleep(message: &str) -> bool {
+    let said = plain(message);
+    ["device is in standby", "device is in sleep"]
+        .iter()
+        .any(|asleep| said.starts_with(asleep))
 }
 
 /// The node, and behind which controller it sits where one node stands for many drives.
@@ -153,8 +166,10 @@ fn read_verdict(output: &Json, drive: &mut Drive) {
             "smartctl: self-tests found errors",
         ),
     ];
+    // To let one sleep is told in the same bit as that it cannot be opened.
+    let asleep = drive.facts.asleep.known() == Some(&true);
     for (bit, health, meaning) in BITS {
-        if status & bit != 0 {
+        if status & bit != 0 && !(asleep && bit == 1 << 1) {
             drive.judgement.say(health, meaning);
         }
     }

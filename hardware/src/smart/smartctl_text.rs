@@ -1,6 +1,7 @@
 //! `smartctl -a` as text.
 
 use super::Drive;
+use super::smartctl::says_asleep;
 use crate::facts::Medium;
 use crate::lines::{Line, lines, number, plain};
 use crate::report::{Health, Item, Report};
@@ -96,6 +97,10 @@ impl Reader {
         let said = plain(line.text);
         if is_version(line.text) {
             self.known = true;
+            return;
+        }
+        if says_asleep(line.text) {
+            self.drive.asleep();
             return;
         }
         if said.starts_with("smartctl open device") || said.contains("unable to detect device type")

@@ -324,3 +324,24 @@ fn what_is_left_out_of_a_report_has_not_vanished() {
     item(&mut ill, "/dev/sdb")["health"] = json!("failed");
     assert_eq!(differences(&host(), &ill).len(), 1);
 }
+
+#[test]
+fn a_drive_that_sleeps_and_wakes_is_no_news_and_one_that_wakes_ill_is() {
+    let with = |health: &str, asleep: bool| {
+        let mut profile = host();
+        let drive = item(&mut profile, "/dev/sda");
+        drive["health"] = json!(health);
+        drive["asleep"] = json!(asleep);
+        profile
+    };
+    let (well, ill) = (with("ok", false), with("failed", false));
+    let asleep = with("unknown", true);
+    assert_eq!(differences(&well, &asleep), []);
+    assert_eq!(differences(&asleep, &well), []);
+    // It is not better for being asleep.
+    assert_eq!(differences(&ill, &asleep), []);
+    let turn = |before, after| differences(before, after)[0].turn;
+    assert_eq!(turn(&asleep, &ill), Turn::Worse);
+    // One that says nothing, and does not sleep, may be dead.
+    assert_eq!(turn(&well, &with("unknown", false)), Turn::Worse);
+}

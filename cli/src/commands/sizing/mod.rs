@@ -22,6 +22,9 @@ use crate::output::{print, print_json, talk};
 /// What is looked back on where nobody says.
 const LOOK_BACK: DurationMs = DurationMs(30 * 86_400_000);
 
+/// Every fire of a night is simulated; longer than a month none is needed.
+const NIGHT_MAX: DurationMs = DurationMs(35 * 86_400_000);
+
 /// A file of changes has no need of more.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
@@ -59,6 +62,13 @@ pub(crate) fn sizing(options: &Sizing) -> Result<(), Failure> {
             "choosing what to look back on",
             format!("--from {from} is not before --to {to}"),
             "name an earlier --from",
+        ));
+    }
+    if options.night > NIGHT_MAX {
+        return Err(Failure::bad_input(
+            "simulating the night",
+            format!("--night {} is longer than {NIGHT_MAX}", options.night),
+            "name a shorter one; 35d has the end of every month",
         ));
     }
     let what_if = match &options.what_if {

@@ -42,6 +42,37 @@ fn only_a_verdict_makes_a_drive_well() {
 }
 
 #[test]
+fn a_drive_that_sleeps_is_no_drive_that_cannot_be_opened() {
+    let json = |said: &str| {
+        format!(
+            r#"{{"device": {{"name": "/dev/sda", "type": "sat"}}, "smartctl": {{"messages":
+            [{{"string": "{said}", "severity": "information"}}], "exit_status": 2}}}}"#
+        )
+    };
+    let head = "smartctl 7.3 2022-02-28 r5338 [x86_64-linux-5.15.0] (local build)\n\n";
+    let text = |said: &str| format!("{head}{said}\n");
+    for (output, asleep) in [
+        (json("Device is in STANDBY mode, exit(2)"), true),
+        (json("Device is in SLEEP mode, exit(2)"), true),
+        (json("Device is in ACTIVE or IDLE mode"), false),
+        (text("Device is in STANDBY mode, exit(2)"), true),
+        (text("Device is in ACTIVE or IDLE mode"), false),
+    ] {
+        let report = parse_smartctl(&output);
+        let [item] = &report.items[..] else {
+            panic!("{report:?}");
+        };
+        let Facts::Drive(facts) = &item.facts else {
+            panic!("{item:?}");
+        };
+        assert_eq!(item.health, Health::Unknown, "{output}");
+        assert_eq!(facts.asleep.known() == Some(&true), asleep, "{output}");
+        assert_eq!(item.reason.contains("it sleeps"), asleep, "{item:?}");
+        assert!(!(asleep && item.reason.contains("open")), "{item:?}");
+    }
+}
+
+#[test]
 fn what_nvme_warns_of_counts_beside_its_verdict() {
     for (log, expected) in [
         (
